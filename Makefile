@@ -1,0 +1,34 @@
+# The two commands of a newcomer: `make test` and `make compare`.
+# Each installs what it needs, says what it does, and can be run again.
+
+JOBS ?= $(shell nproc)
+
+.PHONY: help setup build test compare format clean
+
+help:
+	@echo "make test      set up, build, and run every test"
+	@echo "make build     set up and build: build/release/cli/locus"
+	@echo "make compare   the comparison of encodings (not built yet)"
+	@echo "make format    clang-format every source"
+	@echo "make clean     remove build/"
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@echo "locus: building (build/release)"
+	@cmake --preset release > build-configure.log 2>&1 || { cat build-configure.log; rm -f build-configure.log; exit 1; }; rm -f build-configure.log
+	@cmake --build --preset release -j $(JOBS) -- --quiet
+
+test: build
+	@echo "locus: testing"
+	@ctest --preset release -j $(JOBS)
+
+compare:
+	@echo "locus: the comparison is not built yet" >&2; exit 1
+
+format:
+	@tools/format.sh --write
+
+clean:
+	rm -rf build

@@ -1,0 +1,23 @@
+# Flags shared by everything built here. Never installed.
+add_library(locus_build INTERFACE)
+target_compile_features(locus_build INTERFACE cxx_std_20)
+target_compile_options(locus_build INTERFACE -Wall -Wextra -Wconversion
+  $<$<BOOL:${LOCUS_WERROR}>:-Werror>)
+target_include_directories(locus_build INTERFACE
+  ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
+if(LOCUS_SANITIZE)
+  target_compile_options(locus_build INTERFACE
+    -fsanitize=${LOCUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(locus_build INTERFACE -fsanitize=${LOCUS_SANITIZE})
+endif()
+
+# locus_room(name directory): one object library a room, from every .cc in it.
+function(locus_room name directory)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(locus_${name} OBJECT ${sources})
+  target_link_libraries(locus_${name} PRIVATE locus_build fmt::fmt-header-only)
+  set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

@@ -1,0 +1,99 @@
+// How an attention call is described: masks, positions, scale.
+#ifndef LOCUS_ATTENTION_H_
+#define LOCUS_ATTENTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus {
+
+// Query position m sees key positions n with  -right <= m - n <= left.
+struct Window {
+  int64_t left = 0;
+  int64_t right = 0;
+};
+
+// Everything about a call that is not a term. Spans must outlive the call.
+//
+// A key is visible to a query if all of this holds: its index is below the key
+// length of its sequence, both have the same segment, its position is not after
+// the query's (causal), and the offset lies in the window.
+struct AttentionOptions {
+  bool causal = false;
+  // Empty: the encoding's own, usually 1 / sqrt(head_dim).
+  std::optional<double> scale = {};
+  std::optional<Window> window = {};
+  // cap * tanh(s / cap); 0 is off.
+  double softcap = 0.0;
+
+  // Positions per token: [batch * length], or [length] for every sequence
+  // alike. Empty: keys count from 0 and queries end where the keys end, that is
+  // k_pos = j and q_pos = i + max(k_len - q_len, 0).
+  std::span<const int64_t> q_positions = {};
+  std::span<const int64_t> k_positions = {};
+  // Only the first key_lengths[b] keys of a sequence exist. Empty: all.
+  std::span<const int64_t> key_lengths = {};
+  // Packed sequences: tokens see only tokens of the same segment. Sizes as for
+  // positions; both or neither.
+  std::span<const int64_t> q_segments = {};
+  std::span<const int64_t> k_segments = {};
+};
+
+// Sizes of a call, read off q [B, Hq, Lq, D], k [B, Hkv, Lk, D] and
+// v [B, Hkv, Lk, Dv]. Query head h uses key head h / (q_heads / kv_heads).
+struct CallSizes {
+  int64_t batch = 0;
+  int64_t q_heads = 0;
+  int64_t kv_heads = 0;
+  int64_t q_len = 0;
+  int64_t k_len = 0;
+  int64_t head_dim = 0;
+  int64_t value_dim = 0;
+};
+
+// Checks ranks, matching sizes and the options' spans; throws Error.
+CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
+                    const AttentionOptions& options);
+
+// Resolved positions and mask of a call.
+class CallMask {
+ public:
+  CallMask(const CallSizes& sizes, const AttentionOptions& options);
+
+  int64_t QPos(int64_t b, int64_t i) const {
+    return q_pos_.empty() ? q_start_ + i
+                          : q_pos_[static_cast<size_t>(b * q_step_ + i)];
+  }
+  int64_t KPos(int64_t b, int64_t j) const {
+    return k_pos_.empty() ? j : k_pos_[static_cast<size_t>(b * k_step_ + j)];
+  }
+  bool Visible(int64_t b, int64_t i, int64_t j) const;
+
+  // The shape an encoding lowers for: extreme positions, and extreme offsets
+  // that causality and window leave.
+  Shape ShapeOf(const CallSizes& sizes, const AttentionOptions& options) const;
+
+ private:
+  std::span<const int64_t> q_pos_, k_pos_, key_lengths_, q_seg_, k_seg_;
+  int64_t q_start_ = 0;
+  int64_t q_step_ = 0, k_step_ = 0, q_seg_step_ = 0, k_seg_step_ = 0;
+  bool causal_ = false;
+  std::optional<Window> window_;
+};
+
+// Positions and segments of sequences packed end to end: lengths {3, 2} give
+// positions {0, 1, 2, 0, 1} and segments {0, 0, 0, 1, 1}.
+struct PackedTokens {
+  std::vector<int64_t> positions = {};
+  std::vector<int64_t> segments = {};
+};
+PackedTokens Pack(std::span<const int64_t> lengths);
+
+}  // namespace locus
+
+#endif  // LOCUS_ATTENTION_H_

@@ -1,0 +1,37 @@
+// ALiBi: a linear penalty on distance, one slope a head.
+#ifndef LOCUS_ENCODINGS_ALIBI_H_
+#define LOCUS_ENCODINGS_ALIBI_H_
+
+#include <vector>
+
+#include "locus/encoding.h"
+
+namespace locus {
+
+struct AlibiOptions {
+  double bias_max = 8.0;
+  // Given slopes [heads] instead of the geometric ones.
+  std::vector<double> slopes = {};
+  // Slopes towards later keys; empty: the same (symmetric). Causal calls never
+  // see them.
+  std::vector<double> future_slopes = {};
+};
+
+class Alibi final : public Encoding {
+ public:
+  explicit Alibi(int64_t heads, AlibiOptions options = {});
+
+  // 2^(-bias_max * j / n), j = 1 .. n, for n a power of two; otherwise those of
+  // the power of two below, then every other one of the power above.
+  static std::vector<double> Slopes(int64_t heads, double bias_max = 8.0);
+
+  std::string_view Name() const override { return "alibi"; }
+  Lowered Lower(const Shape& shape) const override;
+
+ private:
+  BiasRamp ramp_;
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_ENCODINGS_ALIBI_H_

@@ -1,0 +1,24 @@
+// Sandwich: the sinusoids' own inner product as a bias.
+#ifndef LOCUS_ENCODINGS_SANDWICH_H_
+#define LOCUS_ENCODINGS_SANDWICH_H_
+
+#include "locus/encoding.h"
+
+namespace locus {
+
+class Sandwich final : public Encoding {
+ public:
+  // `dim` is the width of the sinusoids, 128 in the paper.
+  explicit Sandwich(int64_t heads, int64_t dim = 128, double base = 10000.0);
+
+  std::string_view Name() const override { return "sandwich"; }
+  Lowered Lower(const Shape& shape) const override;
+
+ private:
+  int64_t heads_;
+  std::vector<double> frequencies_;
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_ENCODINGS_SANDWICH_H_

@@ -1,0 +1,43 @@
+// TUPE: content and absolute position correlate separately.
+#ifndef LOCUS_ENCODINGS_TUPE_H_
+#define LOCUS_ENCODINGS_TUPE_H_
+
+#include <optional>
+
+#include "locus/encoding.h"
+
+namespace locus {
+
+struct TupeOptions {
+  // Relative bias [heads, buckets]; absent: TUPE-A.
+  Tensor bias = {};
+  // How offsets find their bucket; absent: one a bucket, offset -M + 1 .. M - 1
+  // for a table of 2M - 1.
+  std::optional<BucketMap> buckets = {};
+  // Untied [CLS]: position correlations of this position are reset to
+  // cls [heads, 2]: theta_1 where it attends, theta_2 where it is attended to.
+  Tensor cls = {};
+  int64_t cls_position = 0;
+};
+
+class Tupe final : public Encoding {
+ public:
+  // q_pos = p U_q and k_pos = p U_k: [heads, L, E], row = position.
+  Tupe(Tensor q_pos, Tensor k_pos, TupeOptions options = {});
+
+  std::string_view Name() const override { return "tupe"; }
+  Lowered Lower(const Shape& shape) const override;
+  std::vector<Param> Params() const override;
+  std::unique_ptr<Encoding> WithParams(
+      std::span<const Tensor> values) const override;
+  ParamGrads PullBack(const Shape& shape,
+                      const TermGrads& grads) const override;
+
+ private:
+  Tensor q_pos_, k_pos_;
+  TupeOptions options_;
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_ENCODINGS_TUPE_H_

@@ -1,0 +1,18 @@
+// The one exception type of the library.
+#ifndef LOCUS_ERROR_H_
+#define LOCUS_ERROR_H_
+
+#include <stdexcept>
+
+namespace locus {
+
+// Thrown at the API boundary for input that cannot be right. `what()` is one
+// sentence that names the offending value and what would be right.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_ERROR_H_

@@ -1,0 +1,33 @@
+// Everything: #include <locus/locus.h>.
+#ifndef LOCUS_LOCUS_H_
+#define LOCUS_LOCUS_H_
+
+#include "locus/attention.h"
+#include "locus/encoding.h"
+#include "locus/encodings/alibi.h"
+#include "locus/encodings/binary.h"
+#include "locus/encodings/deberta.h"
+#include "locus/encodings/fire.h"
+#include "locus/encodings/index.h"
+#include "locus/encodings/kerple.h"
+#include "locus/encodings/learned.h"
+#include "locus/encodings/none.h"
+#include "locus/encodings/rope.h"
+#include "locus/encodings/rope2d.h"
+#include "locus/encodings/sandwich.h"
+#include "locus/encodings/shaw.h"
+#include "locus/encodings/sinusoidal.h"
+#include "locus/encodings/swin.h"
+#include "locus/encodings/t5.h"
+#include "locus/encodings/transformer_xl.h"
+#include "locus/encodings/tupe.h"
+#include "locus/encodings/xpos.h"
+#include "locus/error.h"
+#include "locus/linear_attention.h"
+#include "locus/reference.h"
+#include "locus/rotary.h"
+#include "locus/tensor.h"
+#include "locus/terms.h"
+#include "locus/version.h"
+
+#endif  // LOCUS_LOCUS_H_

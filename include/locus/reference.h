@@ -1,0 +1,60 @@
+// Reference attention: the algebra of terms.h in float64, O(N^2), forward and
+// backward, written to be read beside the papers and to judge the kernels.
+#ifndef LOCUS_REFERENCE_H_
+#define LOCUS_REFERENCE_H_
+
+#include "locus/attention.h"
+#include "locus/encoding.h"
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus::reference {
+
+struct Forward {
+  Tensor out = {};  // [B, Hq, Lq, Dv] f64
+  Tensor lse = {};  // [B, Hq, Lq] f64: log of the softmax denominator
+};
+
+struct Backward {
+  Tensor d_q = {};  // as q, k, v; f64
+  Tensor d_k = {};
+  Tensor d_v = {};
+  TermGrads terms = {};
+};
+
+// q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] of any element type.
+// A query that sees no key yields zeros and lse = -inf.
+Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                  const Terms& terms, const AttentionOptions& options = {});
+
+// d_out [B, Hq, Lq, Dv]: gradients of sum(d_out * out).
+Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
+                           const Tensor& k, const Tensor& v, const Terms& terms,
+                           const AttentionOptions& options = {});
+
+// The same for an encoding: lowers it for the call. An encoding of the input
+// has acted on x before the projections and adds nothing here.
+Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                  const Encoding& encoding,
+                  const AttentionOptions& options = {});
+
+struct EncodingBackward {
+  Tensor d_q = {};
+  Tensor d_k = {};
+  Tensor d_v = {};
+  ParamGrads params;
+};
+EncodingBackward AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                   const Tensor& k, const Tensor& v,
+                                   const Encoding& encoding,
+                                   const AttentionOptions& options = {});
+
+// The logits s_ij before the soft-cap, -inf where masked, of one batch entry
+// and head: [Lq, Lk] f64.
+Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
+              const AttentionOptions& options = {}, int64_t batch = 0,
+              int64_t head = 0);
+
+}  // namespace locus::reference
+
+#endif  // LOCUS_REFERENCE_H_

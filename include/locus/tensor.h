@@ -1,0 +1,103 @@
+// A small strided array: how tables, queries, keys and values enter and leave
+// the library.
+//
+// A Tensor shares its storage: copying one is cheap and aliases the same
+// numbers. It never resizes. Storage may be owned by the library or borrowed
+// from the caller (NumPy, PyTorch).
+#ifndef LOCUS_TENSOR_H_
+#define LOCUS_TENSOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace locus {
+
+// Element types. bf16 and f16 are storage formats; arithmetic happens in f32 or
+// f64.
+enum class DType : uint8_t { kF32, kF64, kBF16, kF16 };
+
+std::string_view DTypeName(DType dtype);
+int64_t DTypeBytes(DType dtype);
+
+class Tensor {
+ public:
+  // No storage, rank 0: `defined()` is false. Marks an absent table.
+  Tensor() = default;
+
+  // Owned, contiguous, zero-filled.
+  static Tensor Zeros(DType dtype, std::vector<int64_t> shape);
+  // Owned, contiguous; `values.size()` must be the product of `shape`.
+  static Tensor From(std::vector<int64_t> shape, std::vector<float> values);
+  static Tensor From(std::vector<int64_t> shape, std::vector<double> values);
+  // Borrowed: `data` must outlive every copy unless `owner` keeps it alive.
+  // Strides count elements; empty strides mean contiguous.
+  static Tensor Borrow(DType dtype, std::vector<int64_t> shape,
+                       std::vector<int64_t> strides, const void* data,
+                       std::shared_ptr<const void> owner = nullptr);
+
+  bool defined() const { return data_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  int rank() const { return static_cast<int>(shape_.size()); }
+  // Negative axes count from the end.
+  int64_t size(int axis) const {
+    return shape_[static_cast<size_t>(axis < 0 ? axis + rank() : axis)];
+  }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  const std::vector<int64_t>& strides() const { return strides_; }
+  int64_t NumElements() const;
+  bool IsContiguous() const;
+  // "f32 [2, 8, 512, 64]", for messages.
+  std::string Describe() const;
+
+  // One element, converted to double. Indices are not checked.
+  template <typename... Index>
+  double At(Index... index) const {
+    int64_t offset = 0;
+    size_t axis = 0;
+    ((offset += static_cast<int64_t>(index) * strides_[axis++]), ...);
+    return Load(offset);
+  }
+
+  // The raw elements; T must be the element type (checked). uint16_t for bf16
+  // and f16.
+  template <typename T>
+  const T* Data() const {
+    CheckType(sizeof(T), std::is_floating_point_v<T>);
+    return static_cast<const T*>(data_);
+  }
+  // Writes through every copy that shares the storage. Only for tensors the
+  // caller owns.
+  template <typename T>
+  T* MutableData() {
+    CheckType(sizeof(T), std::is_floating_point_v<T>);
+    return static_cast<T*>(const_cast<void*>(data_));
+  }
+
+  // A contiguous tensor of the given type; `*this` itself where it already is
+  // one.
+  Tensor To(DType dtype) const;
+  // A view with two axes exchanged.
+  Tensor Transposed(int a, int b) const;
+  // Every element as double, in row-major order.
+  std::vector<double> ToVector() const;
+
+ private:
+  double Load(int64_t offset) const;
+  void CheckType(size_t bytes, bool is_float) const;
+
+  DType dtype_ = DType::kF32;
+  std::vector<int64_t> shape_;
+  std::vector<int64_t> strides_;
+  const void* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_TENSOR_H_

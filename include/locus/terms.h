@@ -1,0 +1,314 @@
+// The seven places where position enters attention, and their algebra.
+//
+// With i a query, j a key, h a head, m and n their positions, and b = b(m - n)
+// a bucket of the offset:
+//
+//   s_ij = scale_i * ( rot(q_i).rot(k_j) + a_i.c_j + q_i.Tq[b] + k_j.Tk[b] )
+//          + B[h, b]
+//   p_ij = softmax_j( softcap(s_ij) + mask )
+//   o_i  = sum_j p_ij (v_j + Tv[b])
+//
+// and, before the projections that make q, k and v,  x_i += E[m].
+//
+// Fixed once, here:
+//  * Offsets are query position minus key position, m - n.
+//  * Tables see unrotated q and k.
+//  * `scale` multiplies dot products and tables, never the bias.
+//  * Soft-capping sees the whole of s, bias included.
+//
+// An encoding is a front end that lowers to these terms; the reference and the
+// kernels execute them and know no encoding by name.
+#ifndef LOCUS_TERMS_H_
+#define LOCUS_TERMS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "locus/tensor.h"
+
+namespace locus {
+
+// ---------------------------------------------------------------- buckets
+
+// A token that stands outside the geometry, such as [CLS]: pairs that touch it
+// take a bucket of their own instead of the bucket of their offset.
+struct SpecialPosition {
+  int64_t position = 0;
+  int32_t as_query = 0;  // the special token attends
+  int32_t as_key = 0;    // the special token is attended to
+  int32_t as_both = 0;   // it attends to itself
+};
+
+// Raster positions origin + y * width + x of a 2-D window, respaced to
+// y * stride + x so that one integer offset determines (dy, dx).
+struct Grid {
+  int64_t width = 0;
+  int64_t stride = 0;
+  int64_t origin = 0;
+};
+
+// Maps an offset m - n to a bucket: piecewise linear in integers, so that any
+// int64 offset is resolved exactly, by comparing it with integer thresholds.
+struct BucketMap {
+  // bucket = first_bucket + step * (offset - start), from `start` up to the
+  // next piece. `step` is -1, 0 or 1; pieces are sorted by `start`.
+  struct Piece {
+    int64_t start = 0;
+    int32_t first_bucket = 0;
+    int32_t step = 0;
+  };
+
+  static constexpr int64_t kLowest = std::numeric_limits<int64_t>::min() / 4;
+  static constexpr int64_t kHighest = std::numeric_limits<int64_t>::max() / 4;
+
+  int32_t count = 0;              // number of buckets, special ones included
+  int64_t min_offset = kLowest;   // offsets outside [min_offset, max_offset]
+  int64_t max_offset = kHighest;  // have no bucket
+  std::vector<Piece> pieces;
+  std::optional<Grid> grid;
+  std::optional<SpecialPosition> special;
+
+  // One bucket for every offset.
+  static BucketMap Constant();
+  // bucket = offset - lo, for offsets in [lo, hi] only.
+  static BucketMap Identity(int64_t lo, int64_t hi);
+  // bucket = clip(offset, lo, hi) - lo (Shaw).
+  static BucketMap Clip(int64_t lo, int64_t hi);
+  // T5: exact near zero, then logarithmic up to `max_distance`. Bidirectional
+  // maps give the upper half of the buckets to keys after the query.
+  static BucketMap T5(int64_t num_buckets, int64_t max_distance,
+                      bool bidirectional);
+  // DeBERTa-v2: exact up to position_buckets / 2, then logarithmic up to
+  // `max_relative_positions`; bucket = clip(B(m - n) + span, 0, 2 span - 1).
+  // position_buckets = 0 means no logarithm: span = max_relative_positions.
+  static BucketMap Deberta(int64_t position_buckets,
+                           int64_t max_relative_positions);
+  // Swin: bucket = (dy + height - 1) * (2 width - 1) + dx + width - 1.
+  static BucketMap Window2D(int64_t height, int64_t width);
+
+  // The bucket of a pair. The pair must be in the domain.
+  int32_t operator()(int64_t q_pos, int64_t k_pos) const;
+  // The bucket of an offset, special positions and grid aside.
+  int32_t OfOffset(int64_t offset) const;
+  // The position that offsets are taken of: respaced on a grid.
+  int64_t Respace(int64_t position) const {
+    if (!grid) return position;
+    const int64_t p = position - grid->origin;
+    return p / grid->width * grid->stride + p % grid->width;
+  }
+  // The same map with buckets of their own, after the others, for a special
+  // token: as query, as key and (if `both`) to itself, else as query.
+  BucketMap WithSpecial(int64_t position, bool both) const;
+
+  std::string Describe() const;
+};
+
+// ------------------------------------------------------------ the terms
+
+// x_i += E[m] before the projections. `table` is [positions, model_dim] and row
+// 0 belongs to position `first_position`. `widen` zero columns are appended to
+// x first: a concatenation is an addition in the wider space.
+struct InputAdd {
+  Tensor table = {};
+  int64_t first_position = 0;
+  int64_t widen = 0;
+};
+
+// Which channels form a rotated pair, counted from `first_channel`:
+// interleaved (2p, 2p + 1) or halves (p, p + rotary_dim / 2).
+enum class PairLayout : uint8_t { kInterleaved, kHalves };
+
+// How pos * theta is evaluated. kExact: in float64, from the integer position.
+// kFloat32: in float32 throughout, as the Hugging Face code does.
+enum class AngleMode : uint8_t { kExact, kFloat32 };
+
+// One coordinate of a position: (pos / divisor) % modulus; modulus 0 is none.
+struct Axis {
+  int64_t divisor = 1;
+  int64_t modulus = 0;
+};
+
+// Rotates pair p of q and k by coordinate(axis[p]) * theta[p]:
+//   (a, b) -> gain * (a cos - b sin, a sin + b cos).
+// With `log_decay`, pair p of the dot product is further multiplied by
+// exp(log_decay[p] * (m - n)) (xPos).
+struct Rotation {
+  PairLayout layout = PairLayout::kInterleaved;
+  int64_t rotary_dim = 0;              // channels that rotate, 2 a pair
+  int64_t first_channel = 0;           // the rest pass through unchanged
+  std::vector<double> theta = {};      // [rotary_dim / 2] radians per position
+  std::vector<int32_t> axis = {};      // [rotary_dim / 2]; empty: all on axis 0
+  std::vector<Axis> axes = {};         // empty: one axis, the position itself
+  std::vector<double> log_decay = {};  // [rotary_dim / 2]; empty: none
+  double gain = 1.0;                   // multiplies cos and sin, of q and of k
+  AngleMode angles = AngleMode::kExact;
+
+  int64_t NumPairs() const { return rotary_dim / 2; }
+  int64_t FirstOfPair(int64_t p) const {
+    return first_channel + (layout == PairLayout::kInterleaved ? 2 * p : p);
+  }
+  int64_t SecondOfPair(int64_t p) const {
+    return FirstOfPair(p) +
+           (layout == PairLayout::kInterleaved ? 1 : rotary_dim / 2);
+  }
+  int64_t Coordinate(int64_t p, int64_t position) const;
+  // Cosines and sines of one position, times `gain`: [rotary_dim / 2] each.
+  void CosSin(int64_t position, double* cos, double* sin) const;
+  // Equal ids rotate equally: keys cached under one id must not meet queries
+  // rotated under another.
+  uint64_t Id() const;
+};
+
+// a_i.c_j: rows [heads or 1, positions, extra_dim] by position; row 0 belongs
+// to `first_position`.
+struct ExtraDot {
+  Tensor q_rows = {};
+  Tensor k_rows = {};
+  int64_t first_position = 0;
+};
+
+// Rows [heads or 1, buckets, head_dim]; `heads` counts query heads.
+struct BucketTable {
+  Tensor rows = {};
+  BucketMap buckets = {};
+};
+
+// B[h, b] from a table [heads or 1, buckets].
+struct BiasTable {
+  Tensor values = {};
+  BucketMap buckets = {};
+};
+
+// B = -past[h] * max(m - n, 0) - future[h] * max(n - m, 0), made in registers.
+struct BiasRamp {
+  std::vector<double> past = {};    // [heads]
+  std::vector<double> future = {};  // [heads]
+};
+
+// A bias through a piecewise-linear profile of a normalised distance:
+//   x = u(|m - n|) * g(m)        B = base[h, s] + slope[h, s] * x
+// where s counts the `knots` that are <= x. u and g are rows by distance and by
+// query position, so nothing here grows faster than the length.
+struct BiasProfile {
+  std::vector<double> distance = {};  // u: [max_distance + 1]
+  std::vector<double> row_gain = {};  // g: row 0 belongs to `first_position`
+  int64_t first_position = 0;
+  std::vector<double> knots = {};  // [S - 1] ascending
+  Tensor base = {};                // [heads, S] f64
+  Tensor slope = {};               // [heads, S] f64
+
+  size_t Segment(double x) const;
+};
+
+using Bias = std::variant<BiasTable, BiasRamp, BiasProfile>;
+
+// scale_i = scale * temperature(m). With beta = 0 the temperature is 1, else
+// 1 + beta * ln(1 + floor((m + shift) / span)).
+struct Scale {
+  double scale = 1.0;
+  double beta = 0.0;
+  int64_t shift = 0;
+  int64_t span = 1;
+
+  double At(int64_t q_pos) const;
+};
+
+// What an encoding lowers to. The order is that of the computation.
+struct Terms {
+  std::optional<InputAdd> input_add = {};
+  Scale scale = {};
+  std::optional<Rotation> rotate = {};
+  std::optional<ExtraDot> extra_dot = {};
+  std::optional<BucketTable> q_table = {};
+  std::optional<BucketTable> k_table = {};
+  std::optional<Bias> bias = {};
+  std::optional<BucketTable> v_table = {};
+};
+
+// --------------------------------------------------------------- gradients
+
+struct ExtraDotGrads {
+  Tensor q_rows = {};
+  Tensor k_rows = {};
+};
+
+struct BiasTableGrads {
+  Tensor values = {};
+};
+
+struct BiasRampGrads {
+  std::vector<double> past = {};
+  std::vector<double> future = {};
+};
+
+struct BiasProfileGrads {
+  std::vector<double> distance = {};
+  std::vector<double> row_gain = {};
+  Tensor base = {};
+  Tensor slope = {};
+};
+
+using BiasGrads = std::variant<BiasTableGrads, BiasRampGrads, BiasProfileGrads>;
+
+// dL/d(term), in the shapes of the terms. Mirrors Terms; what has no
+// parameters (scale, rotate) has no gradient. `input_add` is filled by whoever
+// owns x: attention never sees it.
+struct TermGrads {
+  Tensor input_add = {};
+  std::optional<ExtraDotGrads> extra_dot = {};
+  Tensor q_table = {};
+  Tensor k_table = {};
+  std::optional<BiasGrads> bias = {};
+  Tensor v_table = {};
+};
+
+// Gradients of zero in the shapes of `terms`.
+TermGrads ZeroGrads(const Terms& terms);
+
+// ------------------------------------------------------------- operations
+
+// What a call looks like to an encoding: sizes, and which positions and offsets
+// occur among the pairs that the mask lets through.
+struct Shape {
+  int64_t q_heads = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 0;
+  std::optional<double> scale = {};  // the caller's; empty: the encoding's own
+  int64_t min_q_pos = 0;
+  int64_t max_q_pos = 0;
+  int64_t min_k_pos = 0;
+  int64_t max_k_pos = 0;
+  int64_t min_offset = 0;
+  int64_t max_offset = 0;
+
+  // Positions 0 .. length - 1 on both sides; causal sees offsets >= 0 only.
+  static Shape SelfAttention(int64_t heads, int64_t head_dim, int64_t length,
+                             bool causal = false);
+
+  int64_t MinPosition() const { return std::min(min_q_pos, min_k_pos); }
+  int64_t MaxPosition() const { return std::max(max_q_pos, max_k_pos); }
+  // The caller's scale, or 1 / sqrt(factor * head_dim).
+  double ScaleOr(double factor = 1.0) const;
+};
+
+// Throws Error if a term does not fit the call: wrong sizes, an offset without
+// a bucket, a position without a row.
+void Validate(const Terms& terms, const Shape& shape);
+
+// Several lines of text: one a term, with sizes and numbers.
+std::string Describe(const Terms& terms);
+
+// The names of the terms present, in order: {"rotate", "bias"}.
+std::vector<std::string> TermNames(const Terms& terms);
+
+// The bias of head `h` for one pair.
+double BiasAt(const Bias& bias, int64_t h, int64_t q_pos, int64_t k_pos);
+
+}  // namespace locus
+
+#endif  // LOCUS_TERMS_H_

@@ -1,0 +1,266 @@
+#include "locus/tensor.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/fail.h"
+
+namespace locus {
+namespace {
+
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
+}
+
+// The product of the sizes; fails on a negative size or on more bytes than
+// memory can address.
+int64_t CheckedElements(DType dtype, const std::vector<int64_t>& shape) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  int64_t bytes = DTypeBytes(dtype);
+  bool empty = false;
+  for (int64_t size : shape) {
+    if (size < 0)
+      Fail("tensor sizes must not be negative, got [{}]",
+           fmt::join(shape, ", "));
+    empty |= size == 0;
+    if (size > 0 && bytes > kMax / size) {
+      Fail("a tensor of sizes [{}] is too large", fmt::join(shape, ", "));
+    }
+    if (size > 0) bytes *= size;
+  }
+  return empty ? 0 : bytes / DTypeBytes(dtype);
+}
+
+double FromBF16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+double FromF16(uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const int mantissa = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  if (exponent == 31) {
+    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  // 2^-24 is the smallest subnormal; a normal number has the hidden bit 1024.
+  const double magnitude =
+      exponent == 0 ? mantissa
+                    : (1024 + mantissa) * double(1 << (exponent - 1));
+  return sign * magnitude * 0x1p-24;
+}
+
+// Rounds to nearest, ties to even, through float.
+uint16_t ToBF16(double value) {
+  const float narrow = static_cast<float>(value);
+  uint32_t bits = std::bit_cast<uint32_t>(narrow);
+  if (narrow != narrow)
+    return static_cast<uint16_t>((bits >> 16) | 64);  // stays a NaN
+  bits += 0x7FFF + ((bits >> 16) & 1);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+uint16_t ToF16(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::abs(value);
+  if (value != value) return static_cast<uint16_t>(sign | 0x7E00);
+  if (magnitude >= 65520.0)
+    return static_cast<uint16_t>(sign | 0x7C00);  // rounds to infinity
+  // Units in the last place: 2^-24 below 2^-14, then ten bits below the leading
+  // one.
+  int exponent = 0;
+  std::frexp(magnitude,
+             &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
+  const int ulp = magnitude < 0x1p-14 ? -24 : exponent - 11;
+  const int64_t steps =
+      static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, -ulp)));
+  // A carry out of the mantissa moves into the exponent by itself.
+  const int64_t bits = ulp == -24 ? steps : (int64_t{ulp + 24} << 10) + steps;
+  return static_cast<uint16_t>(sign | bits);
+}
+
+}  // namespace
+
+std::string_view DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kF64:
+      return "f64";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+  }
+  return "unknown";
+}
+
+int64_t DTypeBytes(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 8;
+    case DType::kF32:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+Tensor Tensor::Zeros(DType dtype, std::vector<int64_t> shape) {
+  const int64_t elements = CheckedElements(dtype, shape);
+  Tensor t;
+  t.dtype_ = dtype;
+  t.strides_ = RowMajorStrides(shape);
+  t.shape_ = std::move(shape);
+  // One element at least, so that an empty tensor still has storage and is
+  // `defined`.
+  const size_t bytes =
+      static_cast<size_t>(std::max<int64_t>(elements, 1) * DTypeBytes(dtype));
+  auto storage = std::shared_ptr<std::byte[]>(new std::byte[bytes]());
+  t.data_ = storage.get();
+  t.owner_ = std::move(storage);
+  return t;
+}
+
+namespace {
+template <typename T>
+Tensor FromValues(DType dtype, std::vector<int64_t> shape,
+                  std::vector<T> values) {
+  const int64_t elements = CheckedElements(dtype, shape);
+  if (elements != static_cast<int64_t>(values.size())) {
+    Fail("a tensor of sizes [{}] needs {} values, got {}",
+         fmt::join(shape, ", "), elements, values.size());
+  }
+  if (values.empty()) return Tensor::Zeros(dtype, std::move(shape));
+  auto storage = std::make_shared<const std::vector<T>>(std::move(values));
+  const void* data = storage->data();
+  return Tensor::Borrow(dtype, std::move(shape), {}, data, std::move(storage));
+}
+}  // namespace
+
+Tensor Tensor::From(std::vector<int64_t> shape, std::vector<float> values) {
+  return FromValues(DType::kF32, std::move(shape), std::move(values));
+}
+
+Tensor Tensor::From(std::vector<int64_t> shape, std::vector<double> values) {
+  return FromValues(DType::kF64, std::move(shape), std::move(values));
+}
+
+Tensor Tensor::Borrow(DType dtype, std::vector<int64_t> shape,
+                      std::vector<int64_t> strides, const void* data,
+                      std::shared_ptr<const void> owner) {
+  CheckedElements(dtype, shape);
+  if (strides.empty()) strides = RowMajorStrides(shape);
+  if (strides.size() != shape.size()) {
+    Fail("a tensor of rank {} needs {} strides, got {}", shape.size(),
+         shape.size(), strides.size());
+  }
+  if (data == nullptr) return Zeros(dtype, std::move(shape));
+  Tensor t;
+  t.dtype_ = dtype;
+  t.shape_ = std::move(shape);
+  t.strides_ = std::move(strides);
+  t.data_ = data;
+  t.owner_ = std::move(owner);
+  return t;
+}
+
+int64_t Tensor::NumElements() const {
+  int64_t elements = defined() ? 1 : 0;
+  for (int64_t size : shape_) elements *= size;
+  return elements;
+}
+
+bool Tensor::IsContiguous() const {
+  const std::vector<int64_t> expected = RowMajorStrides(shape_);
+  for (size_t axis = 0; axis < shape_.size(); ++axis) {
+    if (shape_[axis] > 1 && strides_[axis] != expected[axis]) return false;
+  }
+  return true;
+}
+
+std::string Tensor::Describe() const {
+  if (!defined()) return "none";
+  return fmt::format("{} [{}]", DTypeName(dtype_), fmt::join(shape_, ", "));
+}
+
+double Tensor::Load(int64_t offset) const {
+  switch (dtype_) {
+    case DType::kF32:
+      return static_cast<const float*>(data_)[offset];
+    case DType::kF64:
+      return static_cast<const double*>(data_)[offset];
+    case DType::kBF16:
+      return FromBF16(static_cast<const uint16_t*>(data_)[offset]);
+    case DType::kF16:
+      return FromF16(static_cast<const uint16_t*>(data_)[offset]);
+  }
+  return 0;
+}
+
+void Tensor::CheckType(size_t bytes, bool is_float) const {
+  const bool narrow = dtype_ == DType::kBF16 || dtype_ == DType::kF16;
+  if (static_cast<int64_t>(bytes) != DTypeBytes(dtype_) || is_float == narrow) {
+    Fail("elements of {} read as another type", Describe());
+  }
+}
+
+std::vector<double> Tensor::ToVector() const {
+  std::vector<double> values;
+  const int64_t elements = NumElements();
+  values.reserve(static_cast<size_t>(elements));
+  std::vector<int64_t> index(shape_.size(), 0);
+  for (int64_t n = 0; n < elements; ++n) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < index.size(); ++axis)
+      offset += index[axis] * strides_[axis];
+    values.push_back(Load(offset));
+    for (size_t axis = index.size(); axis-- > 0;) {
+      if (++index[axis] < shape_[axis]) break;
+      index[axis] = 0;
+    }
+  }
+  return values;
+}
+
+Tensor Tensor::To(DType dtype) const {
+  if (!defined() || (dtype == dtype_ && IsContiguous())) return *this;
+  const std::vector<double> values = ToVector();
+  Tensor out = Zeros(dtype, shape_);
+  void* data = const_cast<void*>(out.data_);
+  for (size_t n = 0; n < values.size(); ++n) {
+    switch (dtype) {
+      case DType::kF32:
+        static_cast<float*>(data)[n] = static_cast<float>(values[n]);
+        break;
+      case DType::kF64:
+        static_cast<double*>(data)[n] = values[n];
+        break;
+      case DType::kBF16:
+        static_cast<uint16_t*>(data)[n] = ToBF16(values[n]);
+        break;
+      case DType::kF16:
+        static_cast<uint16_t*>(data)[n] = ToF16(values[n]);
+        break;
+    }
+  }
+  return out;
+}
+
+Tensor Tensor::Transposed(int a, int b) const {
+  Tensor t = *this;
+  std::swap(t.shape_[static_cast<size_t>(a)], t.shape_[static_cast<size_t>(b)]);
+  std::swap(t.strides_[static_cast<size_t>(a)],
+            t.strides_[static_cast<size_t>(b)]);
+  return t;
+}
+
+}  // namespace locus

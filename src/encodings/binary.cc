@@ -1,0 +1,65 @@
+// The binary digits of the position.
+//
+//   x_i += bits(pos),  channel c holds (pos >> c) & 1
+//
+// Unique and bounded, and each channel has twice the period of the one before:
+// the idea of the sinusoids, but in jumps. From 7 to 8 four channels flip.
+#include "locus/encodings/binary.h"
+
+#include "encodings/common.h"
+
+namespace locus {
+namespace {
+
+RowFiller Digits(int64_t bits) {
+  return [bits](int64_t position, double* row) {
+    if (position < 0 || position >= (int64_t{1} << bits)) {
+      Fail("{} binary digits hold positions 0 .. {}, got {}", bits,
+           (int64_t{1} << bits) - 1, position);
+    }
+    for (int64_t c = 0; c < bits; ++c) {
+      row[c] = static_cast<double>((position >> c) & 1);
+    }
+  };
+}
+
+}  // namespace
+
+Binary::Binary(int64_t bits, int64_t dim)
+    : bits_(bits), dim_(dim == 0 ? bits : dim) {
+  if (bits < 1 || bits > 62) {
+    Fail("binary digits must number 1 to 62, got {}", bits);
+  }
+  if (dim_ < bits) Fail("{} binary digits do not fit {} channels", bits, dim_);
+}
+
+Lowered Binary::Lower(const Shape& shape) const {
+  return LowerInput(shape, dim_, /*widen=*/0, Digits(bits_));
+}
+
+Tensor Binary::Embed(std::span<const int64_t> positions) const {
+  return FillRows(positions, dim_, Digits(bits_));
+}
+
+constinit const EncodingInfo kBinaryInfo = {
+    .name = "binary",
+    .class_name = "Binary",
+    .title = "Binary digits",
+    .formula = "x += bits(pos)",
+    .paper = "folklore",
+    .models = "none: shown failing",
+    .reference = Reference::kAbsolute,
+    .trainable = false,
+    .extrapolates = Extrapolates::kNo,
+    .extrapolation_note = "jumps, and unseen digits past a power of two",
+    .picture = Picture::kEmbedding,
+    .options = "bits",
+    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
+      OptionReader options("binary", config);
+      const int64_t bits = options.Integer("bits", 24);
+      options.Done();
+      return std::make_unique<Binary>(bits, std::max(bits, config.head_dim));
+    },
+};
+
+}  // namespace locus

@@ -1,0 +1,205 @@
+#include "encodings/common.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace locus {
+
+void CheckSize(const char* what, int64_t value) {
+  if (value < 1 || value > (int64_t{1} << 24)) {
+    Fail("{} must be a positive number, at most 2^24, got {}", what, value);
+  }
+}
+
+void CheckPositive(const char* what, double value) {
+  if (!std::isfinite(value) || value <= 0.0) {
+    Fail("{} must be positive and finite, got {}", what, value);
+  }
+}
+
+void CheckFinite(const char* what, const Tensor& tensor) {
+  for (double value : tensor.ToVector()) {
+    if (!std::isfinite(value)) {
+      Fail("{} {} holds a value that is not finite: {}", what,
+           tensor.Describe(), value);
+    }
+  }
+}
+
+void CheckCallHeads(const char* encoding, int64_t heads, const Shape& shape) {
+  if (heads != shape.q_heads) {
+    Fail("{} was made for {} heads, but the call has {}", encoding, heads,
+         shape.q_heads);
+  }
+}
+
+void CheckCallDim(const char* encoding, int64_t dim, const Shape& shape) {
+  if (dim != shape.head_dim) {
+    Fail("{} was made for heads of {} channels, but the call has {}", encoding,
+         dim, shape.head_dim);
+  }
+}
+
+Tensor WithHeadAxis(const Tensor& table) {
+  if (table.rank() == 3) return table;
+  const Tensor rows = table.To(table.dtype());
+  std::vector<int64_t> shape = {1, rows.size(0), rows.size(1)};
+  if (rows.dtype() == DType::kF64) {
+    return Tensor::Borrow(rows.dtype(), shape, {}, rows.Data<double>(),
+                          std::make_shared<Tensor>(rows));
+  }
+  if (rows.dtype() == DType::kF32) {
+    return Tensor::Borrow(rows.dtype(), shape, {}, rows.Data<float>(),
+                          std::make_shared<Tensor>(rows));
+  }
+  return Tensor::Borrow(rows.dtype(), shape, {}, rows.Data<uint16_t>(),
+                        std::make_shared<Tensor>(rows));
+}
+
+Tensor LikeParam(const Tensor& grad, const Tensor& like) {
+  return Tensor::From(like.shape(), grad.ToVector());
+}
+
+Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
+                const RowFiller& fill) {
+  Tensor rows =
+      Tensor::Zeros(DType::kF64, {static_cast<int64_t>(positions.size()), dim});
+  double* row = rows.MutableData<double>();
+  for (int64_t position : positions) {
+    fill(position, row);
+    row += dim;
+  }
+  return rows;
+}
+
+Lowered LowerInput(const Shape& shape, int64_t dim, int64_t widen,
+                   const RowFiller& fill) {
+  const int64_t first = shape.MinPosition();
+  // More positions than this would be a table past any memory: somebody mixed
+  // far-apart positions in one call.
+  constexpr int64_t kMostRows = int64_t{1} << 28;
+  if (shape.MaxPosition() - first >= kMostRows) {
+    Fail("positions {} .. {} are too far apart for one input table", first,
+         shape.MaxPosition());
+  }
+  std::vector<int64_t> positions;
+  for (int64_t p = first; p <= shape.MaxPosition(); ++p) positions.push_back(p);
+  Lowered lowered = LowerPlain(shape);
+  lowered.terms.input_add = InputAdd{.table = FillRows(positions, dim, fill),
+                                     .first_position = first,
+                                     .widen = widen};
+  return lowered;
+}
+
+Lowered LowerPlain(const Shape& shape) {
+  Lowered lowered;
+  lowered.terms.scale.scale = shape.ScaleOr();
+  return lowered;
+}
+
+BiasTable BiasByOffset(const Shape& shape,
+                       const std::function<double(int64_t, int64_t)>& value) {
+  BiasTable bias;
+  bias.buckets = BucketMap::Identity(shape.min_offset, shape.max_offset);
+  const int64_t count = bias.buckets.count;
+  bias.values = Tensor::Zeros(DType::kF64, {shape.q_heads, count});
+  double* out = bias.values.MutableData<double>();
+  for (int64_t h = 0; h < shape.q_heads; ++h) {
+    for (int64_t b = 0; b < count; ++b) {
+      out[h * count + b] = value(h, shape.min_offset + b);
+    }
+  }
+  return bias;
+}
+
+Tensor RandomTable(std::vector<int64_t> shape, double deviation,
+                   uint64_t seed) {
+  Tensor table = Tensor::Zeros(DType::kF64, std::move(shape));
+  double* out = table.MutableData<double>();
+  // SplitMix64, then Box-Muller.
+  uint64_t state = seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019;
+  const auto uniform = [&state] {
+    state += 0x9E3779B97F4A7C15;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    return (static_cast<double>(z >> 11) + 0.5) * 0x1p-53;
+  };
+  for (int64_t n = 0; n < table.NumElements(); ++n) {
+    const double radius = std::sqrt(-2.0 * std::log(uniform()));
+    out[n] = deviation * radius * std::cos(6.283185307179586 * uniform());
+  }
+  return table;
+}
+
+const std::string* OptionReader::Find(const std::string& name) {
+  asked_.insert(name);
+  const auto it = config_.options.find(name);
+  return it == config_.options.end() ? nullptr : &it->second;
+}
+
+bool OptionReader::Has(const std::string& name) {
+  return Find(name) != nullptr;
+}
+
+double OptionReader::Number(const std::string& name, double fallback) {
+  const std::string* text = Find(name);
+  if (text == nullptr) return fallback;
+  double value = 0.0;
+  const char* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, value);
+  if (error != std::errc() || stop != end) {
+    Fail("{} option {} must be a number, got '{}'", encoding_, name, *text);
+  }
+  return value;
+}
+
+int64_t OptionReader::Integer(const std::string& name, int64_t fallback) {
+  const std::string* text = Find(name);
+  if (text == nullptr) return fallback;
+  int64_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, value);
+  if (error != std::errc() || stop != end) {
+    Fail("{} option {} must be a whole number, got '{}'", encoding_, name,
+         *text);
+  }
+  return value;
+}
+
+bool OptionReader::Flag(const std::string& name, bool fallback) {
+  return Choice(name, fallback ? "true" : "false", {"true", "false"}) == "true";
+}
+
+std::string OptionReader::Choice(const std::string& name,
+                                 const std::string& fallback,
+                                 std::initializer_list<const char*> choices) {
+  const std::string* text = Find(name);
+  if (text == nullptr) return fallback;
+  for (const char* choice : choices) {
+    if (*text == choice) return *text;
+  }
+  Fail("{} option {} must be one of {}, got '{}'", encoding_, name,
+       fmt::join(choices, ", "), *text);
+}
+
+void OptionReader::Done() const {
+  for (const auto& [name, value] : config_.options) {
+    if (!asked_.contains(name)) {
+      Fail("{} has no option '{}'{}", encoding_, name,
+           asked_.empty()
+               ? std::string()
+               : fmt::format("; it has {}", fmt::join(asked_, ", ")));
+    }
+  }
+}
+
+PairLayout LayoutOption(OptionReader& options) {
+  return options.Choice("layout", "interleaved", {"interleaved", "halves"}) ==
+                 "halves"
+             ? PairLayout::kHalves
+             : PairLayout::kInterleaved;
+}
+
+}  // namespace locus

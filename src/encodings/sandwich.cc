@@ -1,0 +1,69 @@
+// Sandwich: sinusoids squeezed into a bias.
+//
+//   s = scale * q.k + (E[m].E[n]) / (8 h / H),   h = 1 .. H
+//   E[m].E[n] = sum_i cos((m - n) w_i),   w_i = base^(-2i / d)
+//
+// The inner product of two sinusoidal embeddings depends on the offset only and
+// falls off like a logarithm; kept without its cross terms it extrapolates.
+// Chi et al., "Dissecting Transformer Length Extrapolation via the Lens of
+// Receptive Field Analysis" (2023).
+#include "locus/encodings/sandwich.h"
+
+#include <cmath>
+
+#include "encodings/common.h"
+#include "locus/encodings/rope.h"
+
+namespace locus {
+
+Sandwich::Sandwich(int64_t heads, int64_t dim, double base) : heads_(heads) {
+  CheckSize("Sandwich's number of heads", heads);
+  CheckSize("Sandwich's dim", dim);
+  CheckPositive("Sandwich's base", base);
+  if (dim % 2 != 0) Fail("Sandwich's dim must be even, got {}", dim);
+  frequencies_ = RopeFrequencies(dim, base);
+}
+
+Lowered Sandwich::Lower(const Shape& shape) const {
+  CheckCallHeads("Sandwich", heads_, shape);
+  // The sum is the same for every head: evaluate it once an offset.
+  std::vector<double> sums;
+  for (int64_t o = shape.min_offset; o <= shape.max_offset; ++o) {
+    double sum = 0.0;
+    for (double w : frequencies_) sum += std::cos(static_cast<double>(o) * w);
+    sums.push_back(sum);
+  }
+  Lowered lowered = LowerPlain(shape);
+  lowered.terms.bias = BiasByOffset(shape, [&](int64_t h, int64_t offset) {
+    const double compression =
+        8.0 * static_cast<double>(h + 1) / static_cast<double>(heads_);
+    return sums[static_cast<size_t>(offset - shape.min_offset)] / compression;
+  });
+  return lowered;
+}
+
+constinit const EncodingInfo kSandwichInfo = {
+    .name = "sandwich",
+    .class_name = "Sandwich",
+    .title = "Sandwich",
+    .formula = "s = scale q.k + sum_i cos((m - n) w_i) / (8 h / H)",
+    .paper =
+        "Chi et al., Dissecting Transformer Length Extrapolation via the "
+        "Lens of Receptive Field Analysis, 2023",
+    .models = "research",
+    .reference = Reference::kRelative,
+    .trainable = false,
+    .extrapolates = Extrapolates::kYes,
+    .extrapolation_note = "falls off like a logarithm",
+    .picture = Picture::kBias,
+    .options = "dim, base",
+    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
+      OptionReader options("sandwich", config);
+      const int64_t dim = options.Integer("dim", 128);
+      const double base = options.Number("base", 10000.0);
+      options.Done();
+      return std::make_unique<Sandwich>(config.heads, dim, base);
+    },
+};
+
+}  // namespace locus

@@ -1,0 +1,90 @@
+// Swin: a relative bias in two dimensions.
+//
+//   s = scale * q.k + B[h, (dy, dx)]
+//
+// for tokens at (y, x) of a window. Positions are raster indices y w + x;
+// respaced to y (2w - 1) + x, one integer offset holds both dy and dx, so the
+// table is indexed by an ordinary offset. BEiT adds a [CLS] token with three
+// buckets of its own.
+// Liu et al., "Swin Transformer" (2021); Bao et al., "BEiT" (2022).
+#include "locus/encodings/swin.h"
+
+#include "encodings/common.h"
+
+namespace locus {
+
+SwinBias::SwinBias(Tensor table, int64_t height, int64_t width, bool cls)
+    : table_(std::move(table)),
+      height_(height),
+      width_(width),
+      cls_(cls),
+      buckets_(BucketMap::Window2D(height, width)) {
+  if (cls) {
+    buckets_ = buckets_.WithSpecial(/*position=*/0, /*both=*/true);
+    buckets_.grid->origin = 1;
+  }
+  if (table_.rank() != 2 || table_.size(0) != buckets_.count ||
+      table_.NumElements() == 0) {
+    Fail("a {} x {} window{} needs a table [{}, heads], got {}", height, width,
+         cls ? " with [CLS]" : "", buckets_.count, table_.Describe());
+  }
+}
+
+Lowered SwinBias::Lower(const Shape& shape) const {
+  CheckCallHeads("Swin", table_.size(1), shape);
+  const int64_t last = height_ * width_ - (cls_ ? 0 : 1);
+  if (shape.MinPosition() < 0 || shape.MaxPosition() > last) {
+    Fail("a {} x {} window has positions 0 .. {}, but the call has position {}",
+         height_, width_, last,
+         shape.MinPosition() < 0 ? shape.MinPosition() : shape.MaxPosition());
+  }
+  Lowered lowered = LowerPlain(shape);
+  lowered.terms.bias = BiasTable{table_.Transposed(0, 1), buckets_};
+  return lowered;
+}
+
+std::vector<Param> SwinBias::Params() const { return {{"table", table_}}; }
+
+std::unique_ptr<Encoding> SwinBias::WithParams(
+    std::span<const Tensor> values) const {
+  return std::make_unique<SwinBias>(values[0], height_, width_, cls_);
+}
+
+ParamGrads SwinBias::PullBack(const Shape&, const TermGrads& grads) const {
+  const Tensor& d = std::get<BiasTableGrads>(*grads.bias).values;
+  return {{"table", d.Transposed(0, 1).To(DType::kF64)}};
+}
+
+constinit const EncodingInfo kSwinBiasInfo = {
+    .name = "swin",
+    .class_name = "SwinBias",
+    .title = "Swin window bias",
+    .formula = "s = scale q.k + B[h, (dy, dx)]",
+    .paper = "Liu et al., Swin Transformer, 2021",
+    .models = "Swin, BEiT",
+    .reference = Reference::kRelative,
+    .trainable = true,
+    .extrapolates = Extrapolates::kNo,
+    .extrapolation_note = "the window is fixed",
+    .picture = Picture::kBias,
+    .options = "height, width, cls=true|false",
+    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
+      OptionReader options("swin", config);
+      // A square that holds the example's length, as far as it can.
+      int64_t side = 1;
+      while ((side + 1) * (side + 1) <= config.length) ++side;
+      const int64_t height = options.Integer("height", side);
+      const int64_t width =
+          options.Integer("width", (config.length + side - 1) / side);
+      const bool cls = options.Flag("cls", false);
+      options.Done();
+      CheckSize("swin option height", height);
+      CheckSize("swin option width", width);
+      const int64_t rows = (2 * height - 1) * (2 * width - 1) + (cls ? 3 : 0);
+      return std::make_unique<SwinBias>(
+          RandomTable({rows, config.heads}, 1.0, config.seed), height, width,
+          cls);
+    },
+};
+
+}  // namespace locus

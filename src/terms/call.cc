@@ -1,0 +1,189 @@
+// Sizes, positions and masks of an attention call.
+#include <cmath>
+#include <limits>
+
+#include "core/fail.h"
+#include "locus/attention.h"
+
+namespace locus {
+namespace {
+
+// Per-token spans are [length] for every sequence alike, or [batch * length].
+// Returns the distance between sequences: 0 or length.
+int64_t SpanStep(const char* what, std::span<const int64_t> span, int64_t batch,
+                 int64_t length) {
+  const int64_t given = static_cast<int64_t>(span.size());
+  if (given == 0 || given == length) return 0;
+  if (given != batch * length) {
+    Fail("{} must have {} (or {}) entries, got {}", what, length,
+         batch * length, given);
+  }
+  return length;
+}
+
+void CheckPositions(const char* what, std::span<const int64_t> positions) {
+  for (int64_t p : positions) {
+    if (p < BucketMap::kLowest || p > BucketMap::kHighest) {
+      Fail("{} must lie in [{}, {}], got {}", what, BucketMap::kLowest,
+           BucketMap::kHighest, p);
+    }
+  }
+}
+
+void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
+  if (o.scale && !std::isfinite(*o.scale)) {
+    Fail("scale must be finite, got {}", *o.scale);
+  }
+  if (!std::isfinite(o.softcap) || o.softcap < 0.0) {
+    Fail("softcap must be 0 (off) or positive, got {}", o.softcap);
+  }
+  if (o.window && (o.window->left < 0 || o.window->right < 0)) {
+    Fail("a window reaches {} back and {} ahead: neither may be negative",
+         o.window->left, o.window->right);
+  }
+  SpanStep("q_positions", o.q_positions, s.batch, s.q_len);
+  SpanStep("k_positions", o.k_positions, s.batch, s.k_len);
+  SpanStep("q_segments", o.q_segments, s.batch, s.q_len);
+  SpanStep("k_segments", o.k_segments, s.batch, s.k_len);
+  CheckPositions("q_positions", o.q_positions);
+  CheckPositions("k_positions", o.k_positions);
+  if (o.q_segments.empty() != o.k_segments.empty() && s.q_len > 0 &&
+      s.k_len > 0) {
+    Fail("q_segments and k_segments must be given together");
+  }
+  if (!o.key_lengths.empty()) {
+    if (static_cast<int64_t>(o.key_lengths.size()) != s.batch) {
+      Fail("key_lengths must have {} entries, got {}", s.batch,
+           o.key_lengths.size());
+    }
+    for (int64_t n : o.key_lengths) {
+      if (n < 0 || n > s.k_len) {
+        Fail("a key length must lie in [0, {}], got {}", s.k_len, n);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
+                    const AttentionOptions& options) {
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) {
+    Fail("q, k and v must be [batch, heads, length, dim], got {}, {} and {}",
+         q.Describe(), k.Describe(), v.Describe());
+  }
+  const CallSizes s{.batch = q.size(0),
+                    .q_heads = q.size(1),
+                    .kv_heads = k.size(1),
+                    .q_len = q.size(2),
+                    .k_len = k.size(2),
+                    .head_dim = q.size(3),
+                    .value_dim = v.size(3)};
+  if (k.size(0) != s.batch || v.size(0) != s.batch || v.size(1) != s.kv_heads ||
+      v.size(2) != s.k_len || k.size(3) != s.head_dim) {
+    Fail("q {}, k {} and v {} do not match", q.Describe(), k.Describe(),
+         v.Describe());
+  }
+  if (s.q_heads < 1 || s.kv_heads < 1 || s.q_heads % s.kv_heads != 0) {
+    Fail("{} query heads cannot share {} key heads", s.q_heads, s.kv_heads);
+  }
+  if (s.head_dim < 1 || s.value_dim < 1) {
+    Fail("head dims must be positive, got {} and {}", s.head_dim, s.value_dim);
+  }
+  CheckOptions(s, options);
+  return s;
+}
+
+CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
+    : q_pos_(o.q_positions),
+      k_pos_(o.k_positions),
+      key_lengths_(o.key_lengths),
+      q_seg_(o.q_segments),
+      k_seg_(o.k_segments),
+      q_start_(std::max<int64_t>(s.k_len - s.q_len, 0)),
+      q_step_(SpanStep("q_positions", q_pos_, s.batch, s.q_len)),
+      k_step_(SpanStep("k_positions", k_pos_, s.batch, s.k_len)),
+      q_seg_step_(SpanStep("q_segments", q_seg_, s.batch, s.q_len)),
+      k_seg_step_(SpanStep("k_segments", k_seg_, s.batch, s.k_len)),
+      causal_(o.causal),
+      window_(o.window) {}
+
+bool CallMask::Visible(int64_t b, int64_t i, int64_t j) const {
+  if (!key_lengths_.empty() && j >= key_lengths_[static_cast<size_t>(b)]) {
+    return false;
+  }
+  if (!q_seg_.empty() && q_seg_[static_cast<size_t>(b * q_seg_step_ + i)] !=
+                             k_seg_[static_cast<size_t>(b * k_seg_step_ + j)]) {
+    return false;
+  }
+  const int64_t offset = QPos(b, i) - KPos(b, j);
+  if (causal_ && offset < 0) return false;
+  return !window_ || (offset <= window_->left && -offset <= window_->right);
+}
+
+Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
+  Shape shape;
+  shape.q_heads = s.q_heads;
+  shape.kv_heads = s.kv_heads;
+  shape.head_dim = s.head_dim;
+  shape.scale = o.scale;
+  // Empty until the first token: lowest above highest.
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  int64_t min_q = kNone, max_q = -kNone, min_k = kNone, max_k = -kNone;
+  int64_t min_offset = kNone, max_offset = -kNone;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    int64_t q_lo = kNone, q_hi = -kNone, k_lo = kNone, k_hi = -kNone;
+    for (int64_t i = 0; i < s.q_len; ++i) {
+      q_lo = std::min(q_lo, QPos(b, i));
+      q_hi = std::max(q_hi, QPos(b, i));
+    }
+    const int64_t keys =
+        key_lengths_.empty() ? s.k_len : key_lengths_[static_cast<size_t>(b)];
+    for (int64_t j = 0; j < keys; ++j) {
+      k_lo = std::min(k_lo, KPos(b, j));
+      k_hi = std::max(k_hi, KPos(b, j));
+    }
+    min_q = std::min(min_q, q_lo);
+    max_q = std::max(max_q, q_hi);
+    min_k = std::min(min_k, k_lo);
+    max_k = std::max(max_k, k_hi);
+    if (s.q_len > 0 && keys > 0) {
+      min_offset = std::min(min_offset, q_lo - k_hi);
+      max_offset = std::max(max_offset, q_hi - k_lo);
+    }
+  }
+  if (min_q == kNone) min_q = max_q = min_k == kNone ? 0 : min_k;
+  if (min_k == kNone) min_k = max_k = min_q;
+  if (min_offset == kNone) min_offset = max_offset = 0;
+  if (causal_) min_offset = std::max<int64_t>(min_offset, 0);
+  if (window_) {
+    min_offset = std::max(min_offset, -window_->right);
+    max_offset = std::min(max_offset, window_->left);
+  }
+  // No pair is visible: any one offset will do.
+  if (max_offset < min_offset) max_offset = min_offset = 0;
+  shape.min_q_pos = min_q;
+  shape.max_q_pos = max_q;
+  shape.min_k_pos = min_k;
+  shape.max_k_pos = max_k;
+  shape.min_offset = min_offset;
+  shape.max_offset = max_offset;
+  return shape;
+}
+
+PackedTokens Pack(std::span<const int64_t> lengths) {
+  PackedTokens tokens;
+  int64_t segment = 0;
+  for (int64_t length : lengths) {
+    if (length < 0)
+      Fail("a packed length must not be negative, got {}", length);
+    for (int64_t i = 0; i < length; ++i) {
+      tokens.positions.push_back(i);
+      tokens.segments.push_back(segment);
+    }
+    ++segment;
+  }
+  return tokens;
+}
+
+}  // namespace locus

@@ -1,0 +1,149 @@
+// Angles of a rotation, and rotation of whole tensors.
+#include <bit>
+#include <cmath>
+
+#include "core/fail.h"
+#include "locus/rotary.h"
+#include "locus/terms.h"
+
+namespace locus {
+namespace {
+
+// FNV-1a over 64-bit words.
+class Hash {
+ public:
+  void Add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001B3; }
+  void Add(int64_t word) { Add(static_cast<uint64_t>(word)); }
+  void Add(double value) { Add(std::bit_cast<uint64_t>(value)); }
+  uint64_t state() const { return state_; }
+
+ private:
+  uint64_t state_ = 0xCBF29CE484222325;
+};
+
+// Applies one 2x2 block a pair to every token. The block of a pair is
+//   (a, b) -> (c a - s b, s a + c b), c and s given by `block`.
+template <typename Block>
+Tensor MapPairs(const Tensor& x, const Rotation& rotation,
+                std::span<const int64_t> positions, const Block& block) {
+  if (x.rank() != 4)
+    Fail("rotation needs x [B, H, L, D], got {}", x.Describe());
+  if (!rotation.log_decay.empty()) {
+    Fail(
+        "a rotation with decay (xPos) acts on pairs of tokens and cannot "
+        "rotate one tensor alone");
+  }
+  const int64_t batch = x.size(0), heads = x.size(1), length = x.size(2);
+  const int64_t dim = x.size(3);
+  if (rotation.first_channel + rotation.rotary_dim > dim) {
+    Fail("channels {} .. {} cannot rotate in x {}", rotation.first_channel,
+         rotation.first_channel + rotation.rotary_dim - 1, x.Describe());
+  }
+  const int64_t given = static_cast<int64_t>(positions.size());
+  if (given != 0 && given != length && given != batch * length) {
+    Fail("positions must number {} or {}, got {}", length, batch * length,
+         given);
+  }
+  const DType dtype = x.dtype();
+  Tensor out = Tensor::From(x.shape(), x.ToVector());
+  double* data = out.MutableData<double>();
+  const size_t pairs = static_cast<size_t>(rotation.NumPairs());
+  std::vector<double> cos(pairs), sin(pairs);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t at = given == batch * length ? b * length + i : i;
+      const int64_t pos = given == 0 ? i : positions[static_cast<size_t>(at)];
+      rotation.CosSin(pos, cos.data(), sin.data());
+      for (int64_t h = 0; h < heads; ++h) {
+        double* row = data + ((b * heads + h) * length + i) * dim;
+        for (size_t p = 0; p < pairs; ++p) {
+          double& a = row[rotation.FirstOfPair(static_cast<int64_t>(p))];
+          double& c = row[rotation.SecondOfPair(static_cast<int64_t>(p))];
+          const auto [co, si] = block(cos[p], sin[p]);
+          const double rotated = co * a - si * c;
+          c = si * a + co * c;
+          a = rotated;
+        }
+      }
+    }
+  }
+  return out.To(dtype);
+}
+
+}  // namespace
+
+int64_t Rotation::Coordinate(int64_t p, int64_t position) const {
+  if (axes.empty()) return position;
+  const Axis& a =
+      axes[axis.empty() ? 0
+                        : static_cast<size_t>(axis[static_cast<size_t>(p)])];
+  const int64_t quotient = position / a.divisor;
+  return a.modulus == 0 ? quotient : quotient % a.modulus;
+}
+
+void Rotation::CosSin(int64_t position, double* cos, double* sin) const {
+  for (int64_t p = 0; p < NumPairs(); ++p) {
+    const size_t at = static_cast<size_t>(p);
+    const int64_t coordinate = Coordinate(p, position);
+    if (angles == AngleMode::kExact) {
+      // The integer is exact in float64 up to 2^53; the product is rounded once
+      // and sin/cos reduce it exactly.
+      const double angle = static_cast<double>(coordinate) * theta[at];
+      cos[at] = gain * std::cos(angle);
+      sin[at] = gain * std::sin(angle);
+    } else {
+      const float angle =
+          static_cast<float>(coordinate) * static_cast<float>(theta[at]);
+      cos[at] = std::cos(angle) * static_cast<float>(gain);
+      sin[at] = std::sin(angle) * static_cast<float>(gain);
+    }
+  }
+}
+
+uint64_t Rotation::Id() const {
+  Hash hash;
+  hash.Add(static_cast<uint64_t>(layout));
+  hash.Add(rotary_dim);
+  hash.Add(first_channel);
+  for (double t : theta) hash.Add(t);
+  for (int32_t a : axis) hash.Add(static_cast<int64_t>(a));
+  for (const Axis& a : axes) {
+    hash.Add(a.divisor);
+    hash.Add(a.modulus);
+  }
+  for (double d : log_decay) hash.Add(d);
+  hash.Add(gain);
+  hash.Add(static_cast<uint64_t>(angles));
+  return hash.state();
+}
+
+Tensor Rotate(const Tensor& x, const Rotation& rotation,
+              std::span<const int64_t> positions, bool inverse) {
+  if (!inverse) {
+    return MapPairs(x, rotation, positions,
+                    [](double c, double s) { return std::pair(c, s); });
+  }
+  // (gain R)^-1 = R^T / gain, and the cosines carry one gain already.
+  const double scale = 1.0 / (rotation.gain * rotation.gain);
+  return MapPairs(x, rotation, positions, [scale](double c, double s) {
+    return std::pair(c * scale, -s * scale);
+  });
+}
+
+Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
+                      std::span<const int64_t> positions) {
+  return MapPairs(d_out, rotation, positions,
+                  [](double c, double s) { return std::pair(c, -s); });
+}
+
+int64_t PackPosition(int64_t t, int64_t h, int64_t w) {
+  for (int64_t axis : {t, h, w}) {
+    if (axis < 0 || axis >= kPackedAxis) {
+      Fail("a packed position holds coordinates from 0 to {}, got ({}, {}, {})",
+           kPackedAxis - 1, t, h, w);
+    }
+  }
+  return (t * kPackedAxis + h) * kPackedAxis + w;
+}
+
+}  // namespace locus

@@ -1,0 +1,346 @@
+// Validation, description and evaluation of terms.
+#include "locus/terms.h"
+
+#include <cmath>
+
+#include "core/fail.h"
+
+namespace locus {
+namespace {
+
+void CheckHeads(const char* what, const Tensor& table, int64_t heads) {
+  if (table.size(0) != 1 && table.size(0) != heads) {
+    Fail("{} {} has {} heads, but the call has {}", what, table.Describe(),
+         table.size(0), heads);
+  }
+}
+
+// Every offset that occurs must have a bucket.
+void CheckOffsets(const char* what, const BucketMap& map, const Shape& shape) {
+  int64_t lo = shape.min_offset;
+  int64_t hi = shape.max_offset;
+  if (map.grid) {
+    const bool shifted = map.special && map.grid->origin > 0;
+    const int64_t first = shifted
+                              ? std::max(shape.MinPosition(), map.grid->origin)
+                              : shape.MinPosition();
+    if (first < map.grid->origin) {
+      Fail(
+          "{} is a 2-D window from position {} on, but the call has position "
+          "{}",
+          what, map.grid->origin, first);
+    }
+    hi = map.Respace(shape.MaxPosition()) - map.Respace(first);
+    lo = -hi;
+  }
+  if (lo < map.min_offset || hi > map.max_offset) {
+    Fail("{} covers offsets {} .. {}, but the call has offsets {} .. {}", what,
+         map.min_offset, map.max_offset, lo, hi);
+  }
+}
+
+void CheckBucketTable(const char* what, const BucketTable& table, int64_t dim,
+                      const Shape& shape) {
+  const Tensor& rows = table.rows;
+  if (rows.rank() != 3 || rows.size(1) != table.buckets.count ||
+      rows.size(2) != dim) {
+    Fail("{} must be [heads, {}, {}], got {}", what, table.buckets.count, dim,
+         rows.Describe());
+  }
+  CheckHeads(what, rows, shape.q_heads);
+  CheckOffsets(what, table.buckets, shape);
+}
+
+void CheckRows(const char* what, const Tensor& rows, int axis, int64_t first,
+               int64_t min_pos, int64_t max_pos) {
+  if (min_pos < first || max_pos - first >= rows.size(axis)) {
+    Fail("{} has rows for positions {} .. {}, but the call has position {}",
+         what, first, first + rows.size(axis) - 1,
+         min_pos < first ? min_pos : max_pos);
+  }
+}
+
+void CheckRotation(const Rotation& rotation, const Shape& shape) {
+  if (rotation.rotary_dim < 0 || rotation.rotary_dim % 2 != 0) {
+    Fail("rotary_dim must be even, got {}", rotation.rotary_dim);
+  }
+  if (rotation.first_channel < 0 ||
+      rotation.first_channel + rotation.rotary_dim > shape.head_dim) {
+    Fail("rotary channels {} .. {} do not fit a head of {}",
+         rotation.first_channel,
+         rotation.first_channel + rotation.rotary_dim - 1, shape.head_dim);
+  }
+  const size_t pairs = static_cast<size_t>(rotation.NumPairs());
+  if (rotation.theta.size() != pairs) {
+    Fail("{} pairs need {} frequencies, got {}", pairs, pairs,
+         rotation.theta.size());
+  }
+  for (double theta : rotation.theta) {
+    if (!std::isfinite(theta)) Fail("a frequency is not finite: {}", theta);
+  }
+  if (!rotation.axes.empty() && shape.MinPosition() < 0) {
+    Fail("rotation by coordinates needs positions >= 0, got {}",
+         shape.MinPosition());
+  }
+}
+
+void CheckBias(const Bias& bias, const Shape& shape) {
+  if (const auto* table = std::get_if<BiasTable>(&bias)) {
+    const Tensor& values = table->values;
+    if (values.rank() != 2 || values.size(1) != table->buckets.count) {
+      Fail("a bias table must be [heads, {}], got {}", table->buckets.count,
+           values.Describe());
+    }
+    CheckHeads("the bias table", values, shape.q_heads);
+    CheckOffsets("the bias table", table->buckets, shape);
+  } else if (const auto* ramp = std::get_if<BiasRamp>(&bias)) {
+    const size_t heads = static_cast<size_t>(shape.q_heads);
+    if (ramp->past.size() != heads || ramp->future.size() != heads) {
+      Fail("a bias ramp for {} heads has {} and {} slopes", heads,
+           ramp->past.size(), ramp->future.size());
+    }
+  } else {
+    const auto& profile = std::get<BiasProfile>(bias);
+    CheckHeads("the bias profile", profile.base, shape.q_heads);
+    const int64_t reach =
+        std::max(std::abs(shape.min_offset), std::abs(shape.max_offset));
+    if (reach >= static_cast<int64_t>(profile.distance.size())) {
+      Fail("the bias profile covers distances up to {}, but the call has {}",
+           static_cast<int64_t>(profile.distance.size()) - 1, reach);
+    }
+    const int64_t rows = static_cast<int64_t>(profile.row_gain.size());
+    if (shape.min_q_pos < profile.first_position ||
+        shape.max_q_pos - profile.first_position >= rows) {
+      Fail(
+          "the bias profile covers query positions {} .. {}, but the call has "
+          "{} .. {}",
+          profile.first_position, profile.first_position + rows - 1,
+          shape.min_q_pos, shape.max_q_pos);
+    }
+  }
+}
+
+std::string DescribeTable(const char* name, const char* formula,
+                          const BucketTable& table) {
+  return fmt::format("{:<10} {}  rows {}; {}\n", name, formula,
+                     table.rows.Describe(), table.buckets.Describe());
+}
+
+std::string DescribeBias(const Bias& bias) {
+  if (const auto* table = std::get_if<BiasTable>(&bias)) {
+    return fmt::format("table {}; {}", table->values.Describe(),
+                       table->buckets.Describe());
+  }
+  if (const auto* ramp = std::get_if<BiasRamp>(&bias)) {
+    return fmt::format("ramp, slopes past [{:.6g}], future [{:.6g}]",
+                       fmt::join(ramp->past, ", "),
+                       fmt::join(ramp->future, ", "));
+  }
+  const auto& profile = std::get<BiasProfile>(bias);
+  return fmt::format("profile of {} linear pieces for {} heads",
+                     profile.base.size(1), profile.base.size(0));
+}
+
+}  // namespace
+
+size_t BiasProfile::Segment(double x) const {
+  return static_cast<size_t>(std::upper_bound(knots.begin(), knots.end(), x) -
+                             knots.begin());
+}
+
+double Scale::At(int64_t q_pos) const {
+  if (beta == 0.0) return scale;
+  // Floor division also for positions below the shift.
+  const int64_t at = q_pos + shift;
+  const int64_t steps = at >= 0 ? at / span : -((-at + span - 1) / span);
+  return scale * (1.0 + beta * std::log1p(static_cast<double>(steps)));
+}
+
+Shape Shape::SelfAttention(int64_t heads, int64_t head_dim, int64_t length,
+                           bool causal) {
+  Shape shape;
+  shape.q_heads = heads;
+  shape.kv_heads = heads;
+  shape.head_dim = head_dim;
+  const int64_t last = std::max<int64_t>(length - 1, 0);
+  shape.max_q_pos = last;
+  shape.max_k_pos = last;
+  shape.min_offset = causal ? 0 : -last;
+  shape.max_offset = last;
+  return shape;
+}
+
+double Shape::ScaleOr(double factor) const {
+  if (scale) return *scale;
+  return 1.0 / std::sqrt(factor * static_cast<double>(head_dim));
+}
+
+double BiasAt(const Bias& bias, int64_t h, int64_t q_pos, int64_t k_pos) {
+  const int64_t offset = q_pos - k_pos;
+  if (const auto* table = std::get_if<BiasTable>(&bias)) {
+    const int64_t row = table->values.size(0) == 1 ? 0 : h;
+    return table->values.At(row, table->buckets(q_pos, k_pos));
+  }
+  if (const auto* ramp = std::get_if<BiasRamp>(&bias)) {
+    const size_t head = static_cast<size_t>(h);
+    const double distance = std::abs(static_cast<double>(offset));
+    return -(offset >= 0 ? ramp->past[head] : ramp->future[head]) * distance;
+  }
+  const auto& profile = std::get<BiasProfile>(bias);
+  const double x =
+      profile.distance[static_cast<size_t>(std::abs(offset))] *
+      profile.row_gain[static_cast<size_t>(q_pos - profile.first_position)];
+  const int64_t row = profile.base.size(0) == 1 ? 0 : h;
+  const size_t segment = profile.Segment(x);
+  return profile.base.At(row, segment) + profile.slope.At(row, segment) * x;
+}
+
+void Validate(const Terms& terms, const Shape& shape) {
+  if (terms.input_add) {
+    const InputAdd& add = *terms.input_add;
+    if (add.table.rank() != 2) {
+      Fail("an input table must be [positions, model_dim], got {}",
+           add.table.Describe());
+    }
+    CheckRows("the input table", add.table, 0, add.first_position,
+              shape.MinPosition(), shape.MaxPosition());
+  }
+  if (!std::isfinite(terms.scale.scale)) {
+    Fail("the scale must be finite, got {}", terms.scale.scale);
+  }
+  if (terms.scale.span < 1) {
+    Fail("the temperature's span must be positive, got {}", terms.scale.span);
+  }
+  if (terms.rotate) CheckRotation(*terms.rotate, shape);
+  if (terms.extra_dot) {
+    const ExtraDot& dot = *terms.extra_dot;
+    if (dot.q_rows.rank() != 3 || dot.k_rows.rank() != 3 ||
+        dot.q_rows.size(2) != dot.k_rows.size(2)) {
+      Fail(
+          "extra dimensions must be [heads, positions, E] on both sides, got "
+          "{} and {}",
+          dot.q_rows.Describe(), dot.k_rows.Describe());
+    }
+    CheckHeads("the query side of the extra dimensions", dot.q_rows,
+               shape.q_heads);
+    CheckHeads("the key side of the extra dimensions", dot.k_rows,
+               shape.q_heads);
+    CheckRows("the extra dimensions", dot.q_rows, 1, dot.first_position,
+              shape.min_q_pos, shape.max_q_pos);
+    CheckRows("the extra dimensions", dot.k_rows, 1, dot.first_position,
+              shape.min_k_pos, shape.max_k_pos);
+  }
+  if (terms.q_table) {
+    CheckBucketTable("the query table", *terms.q_table, shape.head_dim, shape);
+  }
+  if (terms.k_table) {
+    CheckBucketTable("the key table", *terms.k_table, shape.head_dim, shape);
+  }
+  if (terms.bias) CheckBias(*terms.bias, shape);
+  if (terms.v_table) {
+    // The value dim is the table's own; the call checks it against v.
+    CheckBucketTable("the value table", *terms.v_table,
+                     terms.v_table->rows.rank() == 3
+                         ? terms.v_table->rows.size(2)
+                         : shape.head_dim,
+                     shape);
+  }
+}
+
+std::vector<std::string> TermNames(const Terms& terms) {
+  std::vector<std::string> names;
+  if (terms.input_add) names.emplace_back("input_add");
+  if (terms.rotate) names.emplace_back("rotate");
+  if (terms.extra_dot) names.emplace_back("extra_dot");
+  if (terms.q_table) names.emplace_back("q_table");
+  if (terms.k_table) names.emplace_back("k_table");
+  if (terms.bias) names.emplace_back("bias");
+  if (terms.v_table) names.emplace_back("v_table");
+  return names;
+}
+
+std::string Describe(const Terms& terms) {
+  std::string text;
+  if (terms.input_add) {
+    const InputAdd& add = *terms.input_add;
+    text += fmt::format("{:<10} x += E[pos]  table {} from position {}",
+                        "input_add", add.table.Describe(), add.first_position);
+    if (add.widen > 0) text += fmt::format(", x widened by {}", add.widen);
+    text += '\n';
+  }
+  text += fmt::format("{:<10} {:.9g}", "scale", terms.scale.scale);
+  if (terms.scale.beta != 0.0) {
+    text += fmt::format(" * (1 + {:.6g} ln(1 + floor((pos + {}) / {})))",
+                        terms.scale.beta, terms.scale.shift, terms.scale.span);
+  }
+  text += '\n';
+  if (terms.rotate) {
+    const Rotation& r = *terms.rotate;
+    text +=
+        fmt::format("{:<10} rot(q).rot(k)  {} of the channels from {}, {}",
+                    "rotate", r.rotary_dim, r.first_channel,
+                    r.layout == PairLayout::kInterleaved ? "interleaved pairs"
+                                                         : "pairs of halves");
+    if (!r.theta.empty()) {
+      text += fmt::format(", theta {:.6g} .. {:.6g}", r.theta.front(),
+                          r.theta.back());
+    }
+    if (r.gain != 1.0) text += fmt::format(", gain {:.9g}", r.gain);
+    if (r.axes.size() > 1) text += fmt::format(", {} axes", r.axes.size());
+    if (!r.log_decay.empty()) text += ", decays with the offset";
+    if (r.angles == AngleMode::kFloat32) text += ", float32 angles";
+    text += '\n';
+  }
+  if (terms.extra_dot) {
+    text += fmt::format("{:<10} a_i.c_j  rows {} and {}\n", "extra_dot",
+                        terms.extra_dot->q_rows.Describe(),
+                        terms.extra_dot->k_rows.Describe());
+  }
+  if (terms.q_table)
+    text += DescribeTable("q_table", "q.Tq[b]", *terms.q_table);
+  if (terms.k_table)
+    text += DescribeTable("k_table", "k.Tk[b]", *terms.k_table);
+  if (terms.bias) {
+    text +=
+        fmt::format("{:<10} B[h, b]  {}\n", "bias", DescribeBias(*terms.bias));
+  }
+  if (terms.v_table)
+    text += DescribeTable("v_table", "p Tv[b]", *terms.v_table);
+  return text;
+}
+
+namespace {
+Tensor ZerosLike(const Tensor& t) {
+  return Tensor::Zeros(DType::kF64, t.shape());
+}
+}  // namespace
+
+TermGrads ZeroGrads(const Terms& terms) {
+  TermGrads grads;
+  if (terms.input_add) grads.input_add = ZerosLike(terms.input_add->table);
+  if (terms.extra_dot) {
+    grads.extra_dot =
+        ExtraDotGrads{.q_rows = ZerosLike(terms.extra_dot->q_rows),
+                      .k_rows = ZerosLike(terms.extra_dot->k_rows)};
+  }
+  if (terms.q_table) grads.q_table = ZerosLike(terms.q_table->rows);
+  if (terms.k_table) grads.k_table = ZerosLike(terms.k_table->rows);
+  if (terms.v_table) grads.v_table = ZerosLike(terms.v_table->rows);
+  if (terms.bias) {
+    if (const auto* table = std::get_if<BiasTable>(&*terms.bias)) {
+      grads.bias = BiasTableGrads{ZerosLike(table->values)};
+    } else if (const auto* ramp = std::get_if<BiasRamp>(&*terms.bias)) {
+      grads.bias = BiasRampGrads{std::vector<double>(ramp->past.size()),
+                                 std::vector<double>(ramp->future.size())};
+    } else {
+      const auto& profile = std::get<BiasProfile>(*terms.bias);
+      grads.bias =
+          BiasProfileGrads{std::vector<double>(profile.distance.size()),
+                           std::vector<double>(profile.row_gain.size()),
+                           ZerosLike(profile.base), ZerosLike(profile.slope)};
+    }
+  }
+  return grads;
+}
+
+}  // namespace locus
