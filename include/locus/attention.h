@@ -42,6 +42,11 @@ struct AttentionOptions {
   // positions; both or neither.
   std::span<const int64_t> q_segments = {};
   std::span<const int64_t> k_segments = {};
+
+  // Threads to use; 0: as many as the machine has. Results do not depend on it.
+  int threads = 0;
+  // Also return lse. The backward pass and Merge need it.
+  bool return_lse = false;
 };
 
 // Sizes of a call, read off q [B, Hq, Lq, D], k [B, Hkv, Lk, D] and
@@ -93,6 +98,42 @@ struct PackedTokens {
   std::vector<int64_t> segments = {};
 };
 PackedTokens Pack(std::span<const int64_t> lengths);
+
+struct AttentionResult {
+  Tensor out;  // [B, Hq, Lq, Dv], of the type of q
+  Tensor lse;  // [B, Hq, Lq] f32; absent unless asked for
+};
+
+// Fused attention: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] of
+// f32, bf16 or f16, any strides, all of one type. Accumulates in f32. Memory
+// beyond inputs and outputs grows with the length, not its square. A query that
+// sees no key yields zeros and lse = -inf.
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Terms& terms,
+                          const AttentionOptions& options = {});
+
+// The same for an encoding: lowers it for the call. An encoding of the input
+// has acted on x before the projections and adds nothing here.
+class Encoding;
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Encoding& encoding,
+                          const AttentionOptions& options = {});
+
+struct AttentionGrads {
+  Tensor d_q;  // in the shapes and types of q, k and v
+  Tensor d_k;
+  Tensor d_v;
+  TermGrads terms;
+};
+
+// Gradients of sum(d_out * out), given what Attention returned with
+// return_lse. The same bits for any number of threads. A bias ramp has no
+// gradient here: its slopes are not trained.
+AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                 const Tensor& k, const Tensor& v,
+                                 const AttentionResult& forward,
+                                 const Terms& terms,
+                                 const AttentionOptions& options = {});
 
 }  // namespace locus
 

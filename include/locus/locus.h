@@ -3,6 +3,7 @@
 #define LOCUS_LOCUS_H_
 
 #include "locus/attention.h"
+#include "locus/check.h"
 #include "locus/encoding.h"
 #include "locus/encodings/alibi.h"
 #include "locus/encodings/binary.h"
@@ -26,6 +27,7 @@
 #include "locus/linear_attention.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
+#include "locus/simd.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 #include "locus/version.h"

@@ -22,9 +22,10 @@ Tensor Rotate(const Tensor& x, const Rotation& rotation,
 Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
                       std::span<const int64_t> positions = {});
 
-// Several coordinates in one int64 position, 21 bits each: for M-RoPE, where a
-// token has a time, a row and a column. Text tokens have t = h = w.
-inline constexpr int64_t kPackedAxis = int64_t{1} << 21;
+// Several coordinates in one int64 position, 20 bits each: for M-RoPE, where a
+// token has a time, a row and a column. Text tokens have t = h = w. With 20
+// bits the largest packed position is one that attention accepts (below 2^61).
+inline constexpr int64_t kPackedAxis = int64_t{1} << 20;
 int64_t PackPosition(int64_t t, int64_t h, int64_t w);
 
 }  // namespace locus

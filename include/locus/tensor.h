@@ -82,7 +82,7 @@ class Tensor {
   // A contiguous tensor of the given type; `*this` itself where it already is
   // one.
   Tensor To(DType dtype) const;
-  // A view with two axes exchanged.
+  // A view with two axes exchanged. Negative axes count from the end.
   Tensor Transposed(int a, int b) const;
   // Every element as double, in row-major order.
   std::vector<double> ToVector() const;

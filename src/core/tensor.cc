@@ -157,13 +157,19 @@ Tensor Tensor::From(std::vector<int64_t> shape, std::vector<double> values) {
 Tensor Tensor::Borrow(DType dtype, std::vector<int64_t> shape,
                       std::vector<int64_t> strides, const void* data,
                       std::shared_ptr<const void> owner) {
-  CheckedElements(dtype, shape);
+  const int64_t elements = CheckedElements(dtype, shape);
   if (strides.empty()) strides = RowMajorStrides(shape);
   if (strides.size() != shape.size()) {
     Fail("a tensor of rank {} needs {} strides, got {}", shape.size(),
          shape.size(), strides.size());
   }
-  if (data == nullptr) return Zeros(dtype, std::move(shape));
+  if (data == nullptr) {
+    if (elements > 0) {
+      Fail("a borrowed tensor of sizes [{}] has no data",
+           fmt::join(shape, ", "));
+    }
+    return Zeros(dtype, std::move(shape));
+  }
   Tensor t;
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
@@ -256,10 +262,16 @@ Tensor Tensor::To(DType dtype) const {
 }
 
 Tensor Tensor::Transposed(int a, int b) const {
+  const auto index = [this](int axis) {
+    const int from_start = axis < 0 ? axis + rank() : axis;
+    if (from_start < 0 || from_start >= rank()) {
+      Fail("{} has no axis {}", Describe(), axis);
+    }
+    return static_cast<size_t>(from_start);
+  };
   Tensor t = *this;
-  std::swap(t.shape_[static_cast<size_t>(a)], t.shape_[static_cast<size_t>(b)]);
-  std::swap(t.strides_[static_cast<size_t>(a)],
-            t.strides_[static_cast<size_t>(b)]);
+  std::swap(t.shape_[index(a)], t.shape_[index(b)]);
+  std::swap(t.strides_[index(a)], t.strides_[index(b)]);
   return t;
 }
 

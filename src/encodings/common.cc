@@ -40,6 +40,14 @@ void CheckCallDim(const char* encoding, int64_t dim, const Shape& shape) {
   }
 }
 
+void CheckParamCount(const Encoding& encoding, std::span<const Tensor> values) {
+  const size_t count = encoding.Params().size();
+  if (values.size() != count) {
+    Fail("{} has {} trainable parameter{}, got {}", encoding.Name(), count,
+         count == 1 ? "" : "s", values.size());
+  }
+}
+
 Tensor WithHeadAxis(const Tensor& table) {
   if (table.rank() == 3) return table;
   const Tensor rows = table.To(table.dtype());

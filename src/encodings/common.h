@@ -29,6 +29,9 @@ void CheckFinite(const char* what, const Tensor& tensor);
 void CheckCallHeads(const char* encoding, int64_t heads, const Shape& shape);
 void CheckCallDim(const char* encoding, int64_t dim, const Shape& shape);
 
+// Fails unless WithParams was given as many tensors as there are parameters.
+void CheckParamCount(const Encoding& encoding, std::span<const Tensor> values);
+
 // A [rows, dim] or [heads, rows, dim] table as [heads or 1, rows, dim].
 Tensor WithHeadAxis(const Tensor& table);
 // A gradient [heads or 1, rows, dim] in the sizes of `like`.

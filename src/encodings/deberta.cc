@@ -53,6 +53,7 @@ std::vector<Param> Deberta::Params() const {
 
 std::unique_ptr<Encoding> Deberta::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   size_t next = 0;
   Tensor c2p = c2p_.defined() ? values[next++] : Tensor();
   Tensor p2c = p2c_.defined() ? values[next++] : Tensor();

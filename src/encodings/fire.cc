@@ -26,13 +26,14 @@ double PsiByC(double c, double x) {
   return std::copysign(x / (std::abs(c) * x + 1.0), c);
 }
 
-// Where the hidden units switch, inside x > 0, ascending.
+// Where the hidden units switch, inside x > 0, ascending. A quotient that
+// overflows lies past every x.
 std::vector<double> Knots(const FireParams& p) {
   std::vector<double> knots;
   for (int64_t u = 0; u < p.w1.size(0); ++u) {
     if (p.w1.At(u) == 0.0) continue;
     const double knot = -p.b1.At(u) / p.w1.At(u);
-    if (knot > 0.0) knots.push_back(knot);
+    if (knot > 0.0 && std::isfinite(knot)) knots.push_back(knot);
   }
   std::ranges::sort(knots);
   knots.erase(std::unique(knots.begin(), knots.end()), knots.end());
@@ -79,6 +80,9 @@ Fire::Fire(FireParams params, double epsilon)
   }
   for (const Tensor* t : {&p.w1, &p.b1, &p.w2, &p.b2, &p.c, &p.threshold}) {
     CheckFinite("FIRE's parameter", *t);
+  }
+  if (!std::isfinite(epsilon) || epsilon < 0.0) {
+    Fail("FIRE's epsilon must be finite and not negative, got {}", epsilon);
   }
   if (p.c.At(0) == 0.0 || p.threshold.At(0) == 0.0) {
     Fail("FIRE's c and threshold must not be 0, got {} and {}", p.c.At(0),
@@ -134,6 +138,7 @@ std::vector<Param> Fire::Params() const {
 
 std::unique_ptr<Encoding> Fire::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<Fire>(FireParams{.w1 = values[0],
                                            .b1 = values[1],
                                            .w2 = values[2],

@@ -64,6 +64,7 @@ std::vector<Param> Kerple::Params() const { return {{"r1", r1_}, {"r2", r2_}}; }
 
 std::unique_ptr<Encoding> Kerple::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<Kerple>(kind_, values[0], values[1]);
 }
 

@@ -82,6 +82,7 @@ std::vector<Param> Learned::Params() const { return {{"table", table_}}; }
 
 std::unique_ptr<Encoding> Learned::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<Learned>(values[0], offset_);
 }
 

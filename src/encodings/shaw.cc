@@ -59,6 +59,7 @@ std::vector<Param> Shaw::Params() const {
 
 std::unique_ptr<Encoding> Shaw::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   size_t next = 0;
   Tensor keys = keys_.defined() ? values[next++] : Tensor();
   Tensor rows = values_.defined() ? values[next++] : Tensor();
@@ -100,6 +101,7 @@ std::vector<Param> KeyOffset::Params() const { return {{"rows", rows_}}; }
 
 std::unique_ptr<Encoding> KeyOffset::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<KeyOffset>(values[0]);
 }
 

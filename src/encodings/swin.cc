@@ -47,6 +47,7 @@ std::vector<Param> SwinBias::Params() const { return {{"table", table_}}; }
 
 std::unique_ptr<Encoding> SwinBias::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<SwinBias>(values[0], height_, width_, cls_);
 }
 

@@ -33,6 +33,7 @@ std::vector<Param> T5Bias::Params() const { return {{"table", table_}}; }
 
 std::unique_ptr<Encoding> T5Bias::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<T5Bias>(values[0], max_distance_, bidirectional_);
 }
 

@@ -82,6 +82,7 @@ std::vector<Param> TransformerXL::Params() const {
 
 std::unique_ptr<Encoding> TransformerXL::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   return std::make_unique<TransformerXL>(values[0], values[1], values[2]);
 }
 

@@ -108,6 +108,7 @@ std::vector<Param> Tupe::Params() const {
 
 std::unique_ptr<Encoding> Tupe::WithParams(
     std::span<const Tensor> values) const {
+  CheckParamCount(*this, values);
   TupeOptions options = options_;
   size_t next = 2;
   if (options.bias.defined()) options.bias = values[next++];

@@ -166,8 +166,8 @@ class Problem {
     for (int64_t j = 0; j < sizes.k_len; ++j) {
       const size_t at = static_cast<size_t>(j);
       capped[at] = mask.Visible(b, i, j) ? Capped(Score(b, h, i, j)) : -kInf;
-      // Written so that a NaN becomes the maximum and stays in this row.
-      if (!(capped[at] <= max)) max = capped[at];
+      // A NaN becomes the maximum and stays it, so that the row is NaN.
+      if (!(capped[at] <= max) && !std::isnan(max)) max = capped[at];
     }
     std::fill(p.begin(), p.end(), 0.0);
     if (max == -kInf) return -kInf;
@@ -443,7 +443,7 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   const Encoding& encoding, const AttentionOptions& options) {
   const CallSizes sizes = CheckCall(q, k, v, options);
   const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
-  return Attention(q, k, v, encoding.Lower(shape).terms, options);
+  return reference::Attention(q, k, v, encoding.Lower(shape).terms, options);
 }
 
 EncodingBackward AttentionBackward(const Tensor& d_out, const Tensor& q,
@@ -453,7 +453,8 @@ EncodingBackward AttentionBackward(const Tensor& d_out, const Tensor& q,
   const CallSizes sizes = CheckCall(q, k, v, options);
   const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
   const Lowered lowered = encoding.Lower(shape);
-  Backward g = AttentionBackward(d_out, q, k, v, lowered.terms, options);
+  Backward g =
+      reference::AttentionBackward(d_out, q, k, v, lowered.terms, options);
   return {.d_q = g.d_q,
           .d_k = g.d_k,
           .d_v = g.d_v,

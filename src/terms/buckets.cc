@@ -14,11 +14,16 @@ struct DistancePiece {
   int32_t step;
 };
 
+// How far from the truth a threshold may be, relatively: 64-bit long double
+// rounds the exponent k / n and the power, 2^-64 * (ln 2^40 + 1) = 1.6e-18.
+// A wider margin would take thresholds near 2^40 for integers they are not.
+constexpr long double kRounding = 1e-17L;
+
 // Smallest integer n with n >= t. A threshold that is an integer up to rounding
 // is that integer: the logarithms of the papers hit powers exactly.
 int64_t IntegerAtLeast(long double t) {
   const long double nearest = std::round(t);
-  if (std::abs(t - nearest) <= 1e-12L * std::max(1.0L, nearest)) {
+  if (std::abs(t - nearest) <= kRounding * std::max(1.0L, nearest)) {
     return static_cast<int64_t>(nearest);
   }
   return static_cast<int64_t>(std::ceil(t));
@@ -27,7 +32,7 @@ int64_t IntegerAtLeast(long double t) {
 // Smallest integer n with n > t.
 int64_t IntegerAbove(long double t) {
   const int64_t at_least = IntegerAtLeast(t);
-  return std::abs(t - static_cast<long double>(at_least)) <= 1e-12L * t
+  return std::abs(t - static_cast<long double>(at_least)) <= kRounding * t
              ? at_least + 1
              : at_least;
 }

@@ -9,10 +9,17 @@
 namespace locus {
 namespace {
 
-// FNV-1a over 64-bit words.
+// A hash over 64-bit words. The finisher of SplitMix64 spreads every bit after
+// each word: signs and exponents of doubles live in the highest bits, which
+// multiplication alone would leave there, to cancel.
 class Hash {
  public:
-  void Add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001B3; }
+  void Add(uint64_t word) {
+    uint64_t z = state_ + word + 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    state_ = z ^ (z >> 31);
+  }
   void Add(int64_t word) { Add(static_cast<uint64_t>(word)); }
   void Add(double value) { Add(std::bit_cast<uint64_t>(value)); }
   uint64_t state() const { return state_; }
@@ -35,15 +42,15 @@ Tensor MapPairs(const Tensor& x, const Rotation& rotation,
   }
   const int64_t batch = x.size(0), heads = x.size(1), length = x.size(2);
   const int64_t dim = x.size(3);
-  if (rotation.first_channel + rotation.rotary_dim > dim) {
-    Fail("channels {} .. {} cannot rotate in x {}", rotation.first_channel,
-         rotation.first_channel + rotation.rotary_dim - 1, x.Describe());
-  }
   const int64_t given = static_cast<int64_t>(positions.size());
   if (given != 0 && given != length && given != batch * length) {
     Fail("positions must number {} or {}, got {}", length, batch * length,
          given);
   }
+  Shape shape;
+  shape.head_dim = dim;
+  for (int64_t p : positions) shape.min_q_pos = std::min(shape.min_q_pos, p);
+  Validate(Terms{.rotate = rotation}, shape);
   const DType dtype = x.dtype();
   Tensor out = Tensor::From(x.shape(), x.ToVector());
   double* data = out.MutableData<double>();
@@ -105,12 +112,16 @@ uint64_t Rotation::Id() const {
   hash.Add(static_cast<uint64_t>(layout));
   hash.Add(rotary_dim);
   hash.Add(first_channel);
+  hash.Add(static_cast<uint64_t>(theta.size()));
   for (double t : theta) hash.Add(t);
+  hash.Add(static_cast<uint64_t>(axis.size()));
   for (int32_t a : axis) hash.Add(static_cast<int64_t>(a));
+  hash.Add(static_cast<uint64_t>(axes.size()));
   for (const Axis& a : axes) {
     hash.Add(a.divisor);
     hash.Add(a.modulus);
   }
+  hash.Add(static_cast<uint64_t>(log_decay.size()));
   for (double d : log_decay) hash.Add(d);
   hash.Add(gain);
   hash.Add(static_cast<uint64_t>(angles));

@@ -78,6 +78,33 @@ void CheckRotation(const Rotation& rotation, const Shape& shape) {
   for (double theta : rotation.theta) {
     if (!std::isfinite(theta)) Fail("a frequency is not finite: {}", theta);
   }
+  if (!std::isfinite(rotation.gain) || rotation.gain == 0.0) {
+    Fail("the rotation's gain must be finite and not 0, got {}", rotation.gain);
+  }
+  if (!rotation.log_decay.empty() && rotation.log_decay.size() != pairs) {
+    Fail("{} pairs need {} decays (or none), got {}", pairs, pairs,
+         rotation.log_decay.size());
+  }
+  for (double decay : rotation.log_decay) {
+    if (!std::isfinite(decay)) Fail("a decay is not finite: {}", decay);
+  }
+  if (!rotation.axis.empty() && rotation.axis.size() != pairs) {
+    Fail("{} pairs need {} axis numbers (or none), got {}", pairs, pairs,
+         rotation.axis.size());
+  }
+  const int32_t axes =
+      static_cast<int32_t>(std::max<size_t>(rotation.axes.size(), 1));
+  for (int32_t axis : rotation.axis) {
+    if (axis < 0 || axis >= axes) {
+      Fail("a pair rotates by axis {}, but there are {} axes", axis, axes);
+    }
+  }
+  for (const Axis& axis : rotation.axes) {
+    if (axis.divisor < 1 || axis.modulus < 0) {
+      Fail("an axis needs a divisor >= 1 and a modulus >= 0, got {} and {}",
+           axis.divisor, axis.modulus);
+    }
+  }
   if (!rotation.axes.empty() && shape.MinPosition() < 0) {
     Fail("rotation by coordinates needs positions >= 0, got {}",
          shape.MinPosition());
@@ -101,6 +128,12 @@ void CheckBias(const Bias& bias, const Shape& shape) {
     }
   } else {
     const auto& profile = std::get<BiasProfile>(bias);
+    const int64_t segments = static_cast<int64_t>(profile.knots.size()) + 1;
+    if (profile.base.rank() != 2 || profile.base.size(1) != segments ||
+        profile.slope.shape() != profile.base.shape()) {
+      Fail("a bias profile's base and slope must be [heads, {}], got {} and {}",
+           segments, profile.base.Describe(), profile.slope.Describe());
+    }
     CheckHeads("the bias profile", profile.base, shape.q_heads);
     const int64_t reach =
         std::max(std::abs(shape.min_offset), std::abs(shape.max_offset));
@@ -210,6 +243,10 @@ void Validate(const Terms& terms, const Shape& shape) {
   }
   if (terms.scale.span < 1) {
     Fail("the temperature's span must be positive, got {}", terms.scale.span);
+  }
+  if (terms.scale.beta != 0.0 && shape.min_q_pos + terms.scale.shift < 0) {
+    Fail("the temperature needs query positions of at least {}, got {}",
+         -terms.scale.shift, shape.min_q_pos);
   }
   if (terms.rotate) CheckRotation(*terms.rotate, shape);
   if (terms.extra_dot) {

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "locus/encoding.h"
+#include "locus/error.h"
+#include "support/tensors.h"
 
 namespace locus::testing {
 #define LOCUS_ENCODING(name, Class) extern const bool covers_##name;
@@ -35,6 +37,53 @@ TEST(CoverageTest, ListIsComplete) {
     EXPECT_EQ(info.trainable, !example->Params().empty()) << info.name;
     EXPECT_EQ(&FindEncoding(info.name), &info);
     EXPECT_EQ(&FindEncoding(info.class_name), &info);
+  }
+}
+
+TEST(CoverageTest, RefusesUnknownEncodings) {
+  EXPECT_EQ(ErrorOf([] { FindEncoding("ropes"); }),
+            "there is no encoding 'ropes'; known are none, index, "
+            "normalised-index, binary, sine, sinusoidal, learned, key-offset, "
+            "shaw, transformer-xl, deberta, tupe, t5, alibi, kerple, fire, "
+            "sandwich, swin, rope, rope-2d, mrope, xpos");
+  EXPECT_THROW(FindEncoding(""), Error);
+  for (const char* name : {"cope", "CoPE"}) {
+    EXPECT_EQ(ErrorOf([&] { FindEncoding(name); }),
+              "CoPE is outside: its positions are sums of gates over the "
+              "scores of the keys in between, so no bucket of m - n can stand "
+              "for them");
+  }
+}
+
+TEST(CoverageTest, RefusesBadExampleOptions) {
+  const auto build = [](const char* encoding, const char* option,
+                        const char* value) {
+    return ErrorOf([&] {
+      FindEncoding(encoding).example({.options = {{option, value}}});
+    });
+  };
+  EXPECT_EQ(build("none", "base", "1"), "none has no option 'base'");
+  EXPECT_EQ(build("sandwich", "bass", "1"),
+            "sandwich has no option 'bass'; it has base, dim");
+  EXPECT_EQ(build("alibi", "bias_max", "8x"),
+            "alibi option bias_max must be a number, got '8x'");
+  EXPECT_EQ(build("binary", "bits", "2.5"),
+            "binary option bits must be a whole number, got '2.5'");
+  EXPECT_EQ(build("rope", "layout", "half"),
+            "rope option layout must be one of interleaved, halves, got "
+            "'half'");
+  EXPECT_EQ(build("rope", "base", "nan"),
+            "RoPE's base must be positive and finite, got nan");
+  EXPECT_EQ(build("shaw", "clip", "-1"),
+            "shaw option clip must be a positive number, at most 2^24, got -1");
+  // Every encoding refuses an option that nobody knows.
+  for (const EncodingInfo& info : Encodings()) {
+    const std::string message = ErrorOf([&] {
+      info.example({.options = {{"no-such", "1"}}});
+    });
+    EXPECT_TRUE(message.starts_with(std::string(info.name) +
+                                    " has no option 'no-such'"))
+        << message;
   }
 }
 

@@ -1,0 +1,141 @@
+#include "cli/app.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "locus/error.h"
+
+namespace locus::cli {
+namespace {
+
+// A whole number in [lowest, highest].
+template <typename Int>
+Int ReadNumber(const char* flag, const std::string& text, Int lowest,
+               Int highest) {
+  Int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool whole =
+      (error == std::errc() || error == std::errc::result_out_of_range) &&
+      stop == end && !text.empty();
+  if (!whole) {
+    throw Error(fmt::format("{} must be a whole number, got '{}'", flag, text));
+  }
+  if (error != std::errc() || value < lowest || value > highest) {
+    throw Error(fmt::format("{} must lie in {} .. {}, got {}", flag, lowest,
+                            highest, text));
+  }
+  return value;
+}
+
+}  // namespace
+
+void EncodingArgs::AddTo(CLI::App& command) {
+  command.add_option("encoding", name, "name of an encoding; see locus list")
+      ->required();
+  command
+      .add_option("-o,--option", options,
+                  "an option of the encoding, name=value; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--heads", heads, "number of heads")
+      ->capture_default_str();
+  command.add_option("--dim", dim, "channels of a head")->capture_default_str();
+  command.add_option("--length", length, "trained length")
+      ->capture_default_str();
+  command.add_option("--seed", seed, "seed of random tables and tokens")
+      ->capture_default_str();
+}
+
+ExampleConfig EncodingArgs::Config() const {
+  // Larger sizes would be a mistake: nothing shown or checked needs them, and
+  // a table for all of them at once would not fit a machine.
+  constexpr int64_t kMostHeads = 1024, kMostDim = 4096, kMostLength = 65536;
+  ExampleConfig config;
+  config.heads = ReadNumber<int64_t>("--heads", heads, 1, kMostHeads);
+  config.head_dim = ReadNumber<int64_t>("--dim", dim, 1, kMostDim);
+  config.length = ReadNumber<int64_t>("--length", length, 2, kMostLength);
+  config.seed = ReadNumber<uint64_t>("--seed", seed, 0, UINT32_MAX);
+  for (const std::string& option : options) {
+    const size_t at = option.find('=');
+    if (at == std::string::npos || at == 0) {
+      throw Error(fmt::format("an option must be given as name=value, got '{}'",
+                              option));
+    }
+    config.options[option.substr(0, at)] = option.substr(at + 1);
+  }
+  return config;
+}
+
+Shape ShapeOf(const ExampleConfig& config) {
+  return Shape::SelfAttention(config.heads, config.head_dim, config.length);
+}
+
+Json ConfigJson(const ExampleConfig& config) {
+  return {{"heads", config.heads},
+          {"dim", config.head_dim},
+          {"length", config.length},
+          {"seed", config.seed},
+          {"options", config.options}};
+}
+
+Json NumberJson(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+void Emit(const std::string& text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0;
+  if (written) return;
+  if (errno == EPIPE) std::_Exit(kFine);
+  throw Error(
+      fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+void EmitJson(const Json& json) { Emit(json.dump(2) + "\n"); }
+
+int TerminalWidth() {
+  // Narrower than this, no table can be read.
+  constexpr int kLeast = 40, kUsual = 100;
+  if (const char* columns = std::getenv("COLUMNS")) {
+    const int given = std::atoi(columns);
+    if (given > 0) return std::max(given, kLeast);
+  }
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return std::max<int>(size.ws_col, kLeast);
+  }
+  return kUsual;
+}
+
+bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }
+
+std::vector<std::string> Wrap(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find(' ', at);
+    if (end == std::string_view::npos) end = text.size();
+    const std::string_view word = text.substr(at, end - at);
+    if (!line.empty() && line.size() + 1 + word.size() > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+    at = end + 1;
+  }
+  lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace locus::cli

@@ -1,0 +1,59 @@
+// What a picture shows, apart from how it is drawn.
+#ifndef LOCUS_CLI_FIGURE_H_
+#define LOCUS_CLI_FIGURE_H_
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "locus/encoding.h"
+
+namespace locus::cli {
+
+// values[row][column]; row r stands at y = first_y + r, column c at
+// x = first_x + c.
+struct HeatMap {
+  std::string title = {};
+  std::string x_label = {};
+  std::string y_label = {};
+  std::string value_label = {};
+  double first_x = 0.0;
+  double first_y = 0.0;
+  std::vector<std::vector<double>> values = {};
+
+  double Largest() const;    // of |value|; 1 if all are zero
+  bool HasNegative() const;  // then colours are centred on zero
+};
+
+struct Curve {
+  std::string label = {};
+  std::vector<double> y = {};
+};
+
+// Curves over common x, and a band behind them (empty: none).
+struct Curves {
+  std::string title = {};
+  std::string x_label = {};
+  std::string y_label = {};
+  std::vector<double> x = {};
+  std::vector<Curve> curves = {};
+  std::string band_label = {};
+  std::vector<double> band_low = {};
+  std::vector<double> band_high = {};
+};
+
+using Panel = std::variant<HeatMap, Curves>;
+
+struct Figure {
+  std::string title = {};
+  std::string formula = {};
+  std::vector<Panel> panels = {};
+};
+
+// The picture that info.picture asks for, of this example.
+Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
+                  const ExampleConfig& config);
+
+}  // namespace locus::cli
+
+#endif  // LOCUS_CLI_FIGURE_H_

@@ -1,0 +1,211 @@
+#include "cli/figure_rotation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "cli/app.h"
+#include "locus/reference.h"
+#include "locus/rotary.h"
+
+namespace locus::cli {
+namespace {
+
+// Random queries behind a mean: its error is then below 3 %.
+constexpr int64_t kQueries = 64;
+// Frames of the video that M-RoPE is shown on: 8 x 8 patches.
+constexpr int64_t kPatches = 8;
+
+bool IsPacked(const Rotation& r) { return r.axes.size() == 3; }
+bool IsGrid(const Rotation& r) { return r.axes.size() == 2; }
+
+// The position of token i: itself, or time, row and column of a video.
+int64_t TokenPosition(const Rotation& r, int64_t i) {
+  if (!IsPacked(r)) return i;
+  return PackPosition(i / (kPatches * kPatches), i / kPatches % kPatches,
+                      i % kPatches);
+}
+
+// Scores of a query at q_pos on keys of its own content at k_pos, over the
+// score with no offset, for kQueries random queries: [query][key].
+std::vector<std::vector<double>> MatchScores(
+    const Encoding& encoding, const ExampleConfig& config, int64_t q_pos,
+    const std::vector<int64_t>& k_pos) {
+  const auto [lowest, highest] = std::ranges::minmax_element(k_pos);
+  Shape shape = ShapeOf(config);
+  shape.min_q_pos = shape.max_q_pos = q_pos;
+  shape.min_k_pos = *lowest;
+  shape.max_k_pos = *highest;
+  shape.min_offset = q_pos - *highest;
+  shape.max_offset = q_pos - *lowest;
+  const Terms terms = encoding.Lower(shape).terms;
+  ExampleConfig one = config;
+  one.heads = 1;
+  AttentionOptions call;
+  const std::vector<int64_t> at = {q_pos};
+  call.q_positions = at;
+  call.k_positions = k_pos;
+  std::mt19937_64 engine(config.seed + 1);
+  std::vector<std::vector<double>> scores;
+  for (int64_t n = 0; n < kQueries; ++n) {
+    const Tensor q = RandomRows(engine, one, 1, 1);
+    const Tensor k = Tensor::Borrow(
+        DType::kF64,
+        {1, 1, static_cast<int64_t>(k_pos.size()), config.head_dim},
+        {0, 0, 0, 1}, q.Data<double>(), std::make_shared<Tensor>(q));
+    std::vector<double> s = reference::Scores(q, k, terms, call).ToVector();
+    double square = 0.0;
+    for (double x : q.ToVector()) square += x * x;
+    for (double& x : s) x /= terms.scale.At(q_pos) * square;
+    scores.push_back(std::move(s));
+  }
+  return scores;
+}
+
+std::vector<double> MeanOver(const std::vector<std::vector<double>>& rows) {
+  std::vector<double> mean(rows[0].size());
+  for (const auto& row : rows) {
+    for (size_t n = 0; n < row.size(); ++n) {
+      mean[n] += row[n] / static_cast<double>(rows.size());
+    }
+  }
+  return mean;
+}
+
+Panel GridPanel(const Encoding& encoding, const ExampleConfig& config,
+                int64_t width) {
+  // A query in the middle of a square, keys all around it.
+  const int64_t side = std::min<int64_t>(width, 65);
+  const int64_t middle = side / 2;
+  std::vector<int64_t> keys;
+  for (int64_t y = 0; y < side; ++y) {
+    for (int64_t x = 0; x < side; ++x) keys.push_back(y * width + x);
+  }
+  const std::vector<double> mean =
+      MeanOver(MatchScores(encoding, config, middle * width + middle, keys));
+  HeatMap map{.title = "score on a matching key, relative to its own place",
+              .x_label = "key column - query column",
+              .y_label = "key row - query row",
+              .value_label = "share",
+              .first_x = static_cast<double>(-middle),
+              .first_y = static_cast<double>(-middle)};
+  for (int64_t y = 0; y < side; ++y) {
+    const auto first = mean.begin() + y * side;
+    map.values.emplace_back(first, first + side);
+  }
+  return map;
+}
+
+Panel OffsetPanel(const Encoding& encoding, const ExampleConfig& config,
+                  const Rotation& rotation) {
+  Curves panel{.title = "score on a matching key",
+               .x_label = "offset: query position - key position",
+               .y_label = "share of the score at offset 0"};
+  const int64_t reach = config.length - 1;
+  for (int64_t o = 0; o <= reach; ++o) {
+    panel.x.push_back(static_cast<double>(o));
+  }
+  if (IsPacked(rotation)) {
+    const auto along = [&](const char* label, int64_t t, int64_t h, int64_t w) {
+      std::vector<int64_t> keys;
+      for (int64_t o = 0; o <= reach; ++o) {
+        const int64_t back = reach - o;
+        keys.push_back(PackPosition(t != 0 ? back : reach,
+                                    h != 0 ? back : reach,
+                                    w != 0 ? back : reach));
+      }
+      panel.curves.push_back(
+          {.label = label,
+           .y = MeanOver(MatchScores(
+               encoding, config, PackPosition(reach, reach, reach), keys))});
+    };
+    along("in time", 1, 0, 0);
+    along("in height", 0, 1, 0);
+    along("in width", 0, 0, 1);
+    along("text: all three", 1, 1, 1);
+    return panel;
+  }
+  std::vector<int64_t> keys;
+  for (int64_t o = 0; o <= reach; ++o) keys.push_back(reach - o);
+  const auto scores = MatchScores(encoding, config, reach, keys);
+  panel.curves.push_back({.label = fmt::format("mean of {} queries", kQueries),
+                          .y = MeanOver(scores)});
+  panel.band_label = "8 of 10 queries";
+  for (size_t n = 0; n < keys.size(); ++n) {
+    std::vector<double> column;
+    for (const auto& row : scores) column.push_back(row[n]);
+    std::ranges::sort(column);
+    panel.band_low.push_back(column[column.size() / 10]);
+    panel.band_high.push_back(column[column.size() * 9 / 10]);
+  }
+  return panel;
+}
+
+Panel QueryPanel(const Rotation& rotation, const ExampleConfig& config) {
+  std::mt19937_64 engine(config.seed);
+  Tensor q = RandomRows(engine, config, 1, 1);
+  // Random angles, but pairs of length 1: every frequency shows alike.
+  double* values = q.MutableData<double>();
+  for (int64_t p = 0; p < rotation.NumPairs(); ++p) {
+    double& a = values[rotation.FirstOfPair(p)];
+    double& b = values[rotation.SecondOfPair(p)];
+    const double length = std::hypot(a, b);
+    a /= length;
+    b /= length;
+  }
+  const Tensor x = Tensor::Borrow(
+      DType::kF64, {1, 1, config.length, config.head_dim}, {0, 0, 0, 1},
+      q.Data<double>(), std::make_shared<Tensor>(q));
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < config.length; ++i) {
+    positions.push_back(TokenPosition(rotation, i));
+  }
+  // A decay belongs to a pair of tokens; the turning alone is shown.
+  Rotation turning = rotation;
+  turning.log_decay.clear();
+  const Tensor turned = Rotate(x, turning, positions);
+  HeatMap map{.title = "a random query with pairs of length 1, rotated",
+              .x_label = IsPacked(rotation)
+                             ? "patch, row by row of 8 x 8 frames"
+                         : IsGrid(rotation) ? "position, row by row"
+                                            : "position",
+              .y_label = "channel",
+              .value_label = "value"};
+  for (int64_t d = 0; d < config.head_dim; ++d) {
+    auto& row = map.values.emplace_back();
+    for (int64_t i = 0; i < config.length; ++i) {
+      row.push_back(turned.At(0, 0, i, d));
+    }
+  }
+  return map;
+}
+
+}  // namespace
+
+Tensor RandomRows(std::mt19937_64& engine, const ExampleConfig& config,
+                  int64_t length, int64_t heads) {
+  // Box-Muller, so that pictures are the same on every platform.
+  const auto uniform = [&engine] {
+    return (static_cast<double>(engine() >> 11) + 0.5) * 0x1p-53;
+  };
+  Tensor rows = Tensor::Zeros(DType::kF64, {1, heads, length, config.head_dim});
+  double* out = rows.MutableData<double>();
+  for (int64_t n = 0; n < rows.NumElements(); ++n) {
+    const double radius = std::sqrt(-2.0 * std::log(uniform()));
+    out[n] = radius * std::cos(2.0 * std::numbers::pi * uniform());
+  }
+  return rows;
+}
+
+std::vector<Panel> RotationPanels(const Encoding& encoding,
+                                  const ExampleConfig& config) {
+  const Rotation rotation = *encoding.Lower(ShapeOf(config)).terms.rotate;
+  return {QueryPanel(rotation, config),
+          IsGrid(rotation)
+              ? GridPanel(encoding, config, rotation.axes[1].modulus)
+              : OffsetPanel(encoding, config, rotation)};
+}
+
+}  // namespace locus::cli

@@ -1,0 +1,93 @@
+// locus: the command line tool.
+//
+// Every failure is one line on standard error, "locus: ...", and exit code 2.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "cli/app.h"
+#include "locus/version.h"
+
+namespace locus::cli {
+namespace {
+
+// A message of several lines, on one.
+std::string OneLine(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+int Fail(const std::string& message) {
+  fmt::print(stderr, "locus: {}\n", OneLine(message));
+  return kBadInput;
+}
+
+int Main(int argc, char** argv) {
+  // A reader that goes away (locus list | head -1) shows as EPIPE in Emit.
+  std::signal(SIGPIPE, SIG_IGN);
+  int code = kFine;
+  CLI::App app(
+      "Positional encodings for transformer attention: list them, draw them, "
+      "check what they can do.",
+      "locus");
+  app.require_subcommand(1);
+  app.footer(
+      "Example:\n  locus show rope --out rope.png\n\n"
+      "Exit codes: 0 fine, 1 it ran and the answer is no, 2 bad usage or "
+      "input.");
+  AddList(app, code);
+  AddShow(app, code);
+  AddCheck(app, code);
+  AddVersion(app, code);
+  try {
+    const auto named = [&](const CLI::App* command) {
+      return command->check_name(argv[1]);
+    };
+    if (argc > 1 && argv[1][0] != '-' &&
+        std::ranges::none_of(app.get_subcommands({}), named)) {
+      return Fail(fmt::format(
+          "there is no command '{}'; known are list, show, check, version",
+          argv[1]));
+    }
+    app.parse(argc, argv);
+    return code;
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    Emit((chosen.empty() ? &app : chosen.front())->help());
+    return kFine;
+  } catch (const CLI::RequiredError& e) {
+    // Thrown by a command, or by the tool for want of one.
+    const auto chosen = app.get_subcommands();
+    return Fail(chosen.empty()
+                    ? "a command is required: list, show, check or "
+                      "version; see locus --help"
+                    : fmt::format("{}; see locus {} --help", e.what(),
+                                  chosen.front()->get_name()));
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string said = e.what();  // "--out: 1 required TEXT missing"
+    return Fail(
+        fmt::format("{} needs a value", said.substr(0, said.find(':'))));
+  } catch (const CLI::ExtrasError& e) {
+    const std::string said = e.what();  // "The following ... expected: --bad"
+    return Fail(fmt::format("unexpected argument{}; see locus --help",
+                            said.substr(said.rfind(':'))));
+  } catch (const CLI::ParseError& e) {
+    return Fail(e.what());
+  } catch (const std::bad_alloc&) {
+    return Fail("not enough memory for an encoding of this size");
+  } catch (const std::exception& e) {
+    return Fail(e.what());
+  }
+}
+
+}  // namespace
+}  // namespace locus::cli
+
+int main(int argc, char** argv) { return locus::cli::Main(argc, argv); }

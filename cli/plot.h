@@ -1,0 +1,24 @@
+// Drawing a figure: to a file through gnuplot, or into the terminal.
+#ifndef LOCUS_CLI_PLOT_H_
+#define LOCUS_CLI_PLOT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cli/figure.h"
+
+namespace locus::cli {
+
+// Writes a .png or .svg file (by its name) beside `path` and renames it when it
+// is whole. Throws Error if gnuplot is missing or fails, or the file cannot be
+// written; nothing is left behind then.
+void DrawFile(const Figure& figure, const std::string& path);
+
+enum class Colours : uint8_t { kNone, k256, k24Bit };
+
+// Text of at most `width` columns. Without colours it is plain ASCII.
+std::string DrawText(const Figure& figure, int width, Colours colours);
+
+}  // namespace locus::cli
+
+#endif  // LOCUS_CLI_PLOT_H_

@@ -1,0 +1,93 @@
+// Puts the properties together.
+#include "locus/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "analysis/measures.h"
+#include "locus/error.h"
+
+namespace locus {
+namespace analysis {
+
+Property Purpose(const Probe& probe) {
+  // Where each term acts, in the words of the question.
+  static const std::map<std::string, const char*> kPlaces = {
+      {"input_add", "the input"},  {"rotate", "q and k"},
+      {"extra_dot", "the logits"}, {"q_table", "the logits"},
+      {"k_table", "the logits"},   {"bias", "the logits"},
+      {"v_table", "the values"},
+  };
+  std::vector<std::string> places;
+  for (const std::string& term : probe.TermsPresent()) {
+    const std::string place = kPlaces.at(term);
+    if (places.empty() || places.back() != place) places.push_back(place);
+  }
+  const auto& terms = probe.TermsPresent();
+  return {.name = "purpose",
+          .question = "which of input, q and k, logits, values does it touch?",
+          .verdict = terms.empty() ? Verdict::kNo : Verdict::kYes,
+          .value = static_cast<double>(places.size()),
+          .measure = "number of places touched",
+          .threshold = kNothing,
+          .sentence = terms.empty() ? "It touches nothing."
+                                    : fmt::format("It touches {} ({}).",
+                                                  fmt::join(places, " and "),
+                                                  fmt::join(terms, ", "))};
+}
+
+}  // namespace analysis
+
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kYes:
+      return "yes";
+    case Verdict::kNo:
+      return "no";
+    case Verdict::kDoesNotApply:
+      break;
+  }
+  return "does not apply";
+}
+
+const Property& CheckReport::Find(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const Property& p : properties) {
+    if (p.name == name) return p;
+    names.push_back(p.name);
+  }
+  throw Error(fmt::format("there is no property '{}'; known are {}", name,
+                          fmt::join(names, ", ")));
+}
+
+CheckReport Check(const Encoding& encoding, const CheckOptions& options) {
+  if (options.length < 8) {
+    throw Error(fmt::format("a check needs a length of at least 8, got {}",
+                            options.length));
+  }
+  if (options.heads < 1 || options.head_dim < 1) {
+    throw Error(
+        fmt::format("a check needs at least one head of one channel, got {} "
+                    "heads of {}",
+                    options.heads, options.head_dim));
+  }
+  using namespace analysis;  // NOLINT: the properties, by name
+  const Probe probe(encoding, options);
+  return {
+      .encoding = std::string(encoding.Name()),
+      .properties = {Order(probe), Direction(probe), Unique(probe),
+                     Bounded(probe), LengthInvariant(probe), Relative(probe),
+                     LinearShift(probe), Continuous(probe), Purpose(probe),
+                     NormPreserving(probe), Decays(probe), PastLength(probe)}};
+}
+
+CheckReport Check(const EncodingInfo& info, const ExampleConfig& config) {
+  return Check(*info.example(config), {.heads = config.heads,
+                                       .head_dim = config.head_dim,
+                                       .length = config.length,
+                                       .seed = config.seed});
+}
+
+}  // namespace locus

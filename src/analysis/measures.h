@@ -1,0 +1,41 @@
+// The properties, one function each; see check.h for what they share.
+#ifndef LOCUS_SRC_ANALYSIS_MEASURES_H_
+#define LOCUS_SRC_ANALYSIS_MEASURES_H_
+
+#include <limits>
+
+#include "analysis/probe.h"
+#include "locus/check.h"
+
+namespace locus::analysis {
+
+inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
+// Where both sides are equal but for rounding. Measured quantities that should
+// be zero come out near 1e-16 at small positions and near 1e-10 at position
+// 10^6, where an angle in float64 has lost seven of its sixteen digits; those
+// that should not are above 1e-3.
+inline constexpr double kSame = 1e-7;
+
+// How far "far" is, where the encoding serves it.
+inline constexpr int64_t kFarShift = 1000000;
+
+// Sites that the quadratic checks look at, at most.
+inline constexpr int64_t kMostSites = 256;
+
+Property Order(const Probe& probe);
+Property Direction(const Probe& probe);
+Property Unique(const Probe& probe);
+Property Bounded(const Probe& probe);
+Property LengthInvariant(const Probe& probe);
+Property Relative(const Probe& probe);
+Property LinearShift(const Probe& probe);
+Property Continuous(const Probe& probe);
+Property Purpose(const Probe& probe);
+Property NormPreserving(const Probe& probe);
+Property Decays(const Probe& probe);
+Property PastLength(const Probe& probe);
+
+}  // namespace locus::analysis
+
+#endif  // LOCUS_SRC_ANALYSIS_MEASURES_H_

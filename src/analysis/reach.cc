@@ -1,0 +1,204 @@
+// Reach: what becomes of distant keys, and of positions past the end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/measures.h"
+#include "analysis/strength.h"
+#include "locus/error.h"
+
+namespace locus::analysis {
+namespace {
+
+// NaN where either is zero: it has no direction.
+double Cosine(const std::vector<double>& a, const std::vector<double>& b) {
+  double ab = 0.0, aa = 0.0, bb = 0.0;
+  for (size_t n = 0; n < a.size(); ++n) {
+    ab += a[n] * b[n];
+    aa += a[n] * a[n];
+    bb += b[n] * b[n];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+// Strength by distance 0 .. reach, one curve a head; for an encoding of the
+// input, one curve: the cosine of E[m] and E[n].
+std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
+                                                int64_t reach) {
+  const Geometry& g = probe.geometry();
+  const int64_t start = g.Origin();
+  std::vector<int64_t> places;
+  for (int64_t o = 0; o <= reach; ++o) {
+    places.push_back(g.Moved(start, std::vector<int64_t>(g.NumAxes(), o)));
+  }
+  const Frame frame = probe.FrameOf(places);
+  const int64_t m = places.back();
+  if (probe.ActsOnInput()) {
+    // Mean over every pair at this distance.
+    std::vector<double> curve;
+    for (int64_t o = 0; o <= reach; ++o) {
+      double sum = 0.0, count = 0.0;
+      for (int64_t n = 0; n + o <= reach; ++n) {
+        const double cosine =
+            Cosine(frame.rows.at(places[static_cast<size_t>(n)]),
+                   frame.rows.at(places[static_cast<size_t>(n + o)]));
+        if (std::isnan(cosine)) continue;
+        sum += cosine;
+        count += 1.0;
+      }
+      // The farthest pair alone may touch a zero row: it tells nothing new.
+      curve.push_back(count > 0.0 ? sum / count : curve.back());
+    }
+    return {curve};
+  }
+  std::vector<std::vector<double>> curves;
+  for (int64_t h = 0; h < probe.options().heads; ++h) {
+    std::vector<double> curve;
+    for (int64_t o = 0; o <= reach; ++o) {
+      const int64_t n = places[static_cast<size_t>(reach - o)];
+      curve.push_back(Strength(frame.terms, h, m, n));
+    }
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+// Means over the octaves 1, 2..3, 4..7, ... that fit.
+std::vector<double> Octaves(const std::vector<double>& curve) {
+  std::vector<double> means;
+  for (size_t first = 1; 2 * first <= curve.size(); first *= 2) {
+    double sum = 0.0;
+    for (size_t o = first; o < 2 * first; ++o) sum += curve[o];
+    means.push_back(sum / static_cast<double>(first));
+  }
+  return means;
+}
+
+// How a curve falls, from its last three octaves: each step of a line is twice
+// the one before, each step of a logarithm the same.
+std::string ShapeOfFall(const std::vector<std::vector<double>>& octaves) {
+  bool linear = true, logarithmic = true;
+  for (const auto& o : octaves) {
+    if (o.size() < 3) return "";
+    const size_t n = o.size();
+    const double ratio = (o[n - 1] - o[n - 2]) / (o[n - 2] - o[n - 3]);
+    linear = linear && std::abs(ratio - 2.0) < 1e-6;
+    logarithmic = logarithmic && std::abs(ratio - 1.0) < 0.15;
+  }
+  return linear ? ", linearly" : logarithmic ? ", like a logarithm" : "";
+}
+
+}  // namespace
+
+Property Decays(const Probe& probe) {
+  Property p = {
+      .name = "decays",
+      .question = "do distant keys weigh less?",
+      .value = kNothing,
+      .measure = probe.ActsOnInput()
+                     ? "fall of the cosine of two embeddings from distance "
+                       "1 to the farthest octave"
+                     : "fall of the logit (bias, or bound for unit q and k) "
+                       "from distance 1 to the farthest octave, mean of "
+                       "heads",
+      .threshold = kSame,
+      .sentence = ""};
+  const Geometry& g = probe.geometry();
+  const std::vector<int64_t> sides =
+      g.Sides(g.IsLine() ? std::min<int64_t>(4096, probe.options().length)
+                         : probe.options().length);
+  const int64_t reach = *std::ranges::min_element(sides) - 1;
+  const auto curves = StrengthCurves(probe, reach);
+  std::vector<std::vector<double>> octaves;
+  // Every octave of every head must fall: a random table does not by chance.
+  bool falls = true, flat = true;
+  double fall = 0.0;
+  for (const auto& curve : curves) {
+    octaves.push_back(Octaves(curve));
+    const auto& o = octaves.back();
+    for (size_t n = 1; n < o.size(); ++n) {
+      const double step = o[n - 1] - o[n];
+      falls = falls && step > kSame * std::abs(o[0]);
+      flat = flat && std::abs(step) <= kSame * std::abs(o[0]);
+    }
+    fall += (o.front() - o.back()) / static_cast<double>(curves.size());
+  }
+  if (octaves[0].size() < 2) {
+    p.sentence = fmt::format("A reach of {} is too short to tell.", reach);
+    return p;
+  }
+  p.value = fall;
+  p.verdict = falls ? Verdict::kYes : Verdict::kNo;
+  if (falls) {
+    p.sentence = fmt::format(
+        "It falls from octave to octave of the distance, by {:.2g} in all{}.",
+        fall, ShapeOfFall(octaves));
+  } else if (flat) {
+    p.sentence = "It is the same at every distance.";
+  } else {
+    p.sentence = "It rises and falls with the distance.";
+    if (probe.IsTrainable()) {
+      p.sentence += " Its values are trained: training may teach it to fall.";
+    }
+  }
+  return p;
+}
+
+Property PastLength(const Probe& probe) {
+  Property p = {.name = "past-length",
+                .question = "does it serve positions past the trained length?",
+                .value = kNothing,
+                .measure =
+                    "share of neighbours past the length that it still "
+                    "tells apart",
+                .threshold = kNothing,
+                .sentence = ""};
+  const Geometry& g = probe.geometry();
+  const int64_t length = probe.options().length;
+  // Keys at least two lengths on, seen from a query more than one length
+  // farther still: neither position nor offset occurred in training.
+  const std::vector<int64_t> box = g.Sides(std::min<int64_t>(64, length));
+  const int64_t along = g.IsLine() ? length : g.Sides(length)[0];
+  std::vector<int64_t> by(box.size(), 0);
+  by[0] = 2 * along;
+  std::vector<int64_t> keys;
+  for (int64_t site : g.Box(box)) keys.push_back(g.Moved(site, by));
+  by[0] = 4 * along;
+  const int64_t query = g.Moved(g.Box(box).back(), by);
+  std::vector<int64_t> all = keys;
+  all.push_back(query);
+  try {
+    const Frame frame =
+        probe.FrameOf(all, {query - keys.back(), query - keys.front()});
+    const auto profiles = probe.Profiles(frame, query, keys, /*stream=*/500);
+    int64_t apart = 0;
+    for (size_t n = 1; n < profiles.size(); ++n) {
+      const double size = Rms(profiles[n]);
+      const double step = Distance(profiles[n], profiles[n - 1]);
+      if (step > kSame * std::max(size, 1e-300)) ++apart;
+    }
+    p.value =
+        static_cast<double>(apart) / static_cast<double>(profiles.size() - 1);
+    p.verdict = Verdict::kYes;
+    if (probe.TermsPresent().empty()) {
+      p.sentence = "Works: it has no positions to run out of.";
+    } else if (apart == 0) {
+      p.sentence = "Saturates: past the length, all positions look the same.";
+    } else if (p.value < 1.0) {
+      p.sentence = fmt::format(
+          "Saturates: past the length, {:.0f} % of neighbours look the same.",
+          100.0 * (1.0 - p.value));
+    } else {
+      p.sentence =
+          "Works: positions past the length are served and told apart; whether "
+          "a trained model follows is for the model to show.";
+    }
+  } catch (const Error& e) {
+    p.verdict = Verdict::kNo;
+    p.sentence = fmt::format("Refuses: {}.", e.what());
+  }
+  return p;
+}
+
+}  // namespace locus::analysis

@@ -1,0 +1,102 @@
+// The public face of the kernels: checks a call and hands it over.
+#include "locus/attention.h"
+
+#include "core/fail.h"
+#include "core/threads.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/call.h"
+#include "locus/encoding.h"
+
+namespace locus {
+namespace {
+
+void CheckTypes(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (q.dtype() == DType::kF64 || q.dtype() != k.dtype() ||
+      q.dtype() != v.dtype()) {
+    Fail("q, k and v must be all f32, all bf16 or all f16, got {}, {} and {}",
+         q.Describe(), k.Describe(), v.Describe());
+  }
+}
+
+// Threads for so many multiply-adds: a thread must have some tens of
+// microseconds of work to be worth waking. Results do not depend on it.
+int ThreadsFor(const CallSizes& s, int requested) {
+  constexpr double kWorthAThread = 2e6;
+  const double work = static_cast<double>(s.batch * s.q_heads) *
+                      static_cast<double>(s.q_len * s.k_len) *
+                      static_cast<double>(s.head_dim + s.value_dim);
+  const int threads = NumThreads(requested);
+  return static_cast<int>(
+      std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
+}
+
+}  // namespace
+
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Terms& terms, const AttentionOptions& options) {
+  const kernels::Call call(q, k, v, terms, options);
+  CheckTypes(q, k, v);
+  const CallSizes& s = call.sizes;
+  AttentionResult result;
+  result.out =
+      Tensor::Zeros(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
+  float* lse = nullptr;
+  if (options.return_lse) {
+    result.lse = Tensor::Zeros(DType::kF32, {s.batch, s.q_heads, s.q_len});
+    lse = result.lse.MutableData<float>();
+  }
+  kernels::Forward(call, result.out, lse, ThreadsFor(s, options.threads));
+  return result;
+}
+
+AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                 const Tensor& k, const Tensor& v,
+                                 const AttentionResult& forward,
+                                 const Terms& terms,
+                                 const AttentionOptions& options) {
+  const kernels::Call call(q, k, v, terms, options);
+  CheckTypes(q, k, v);
+  const CallSizes& s = call.sizes;
+  const std::vector<int64_t> out_shape = {s.batch, s.q_heads, s.q_len,
+                                          s.value_dim};
+  if (d_out.shape() != out_shape || forward.out.shape() != out_shape) {
+    Fail("d_out and out must be [{}], got {} and {}",
+         fmt::join(out_shape, ", "), d_out.Describe(), forward.out.Describe());
+  }
+  if (forward.lse.shape() !=
+          std::vector<int64_t>{s.batch, s.q_heads, s.q_len} ||
+      forward.lse.dtype() != DType::kF32) {
+    Fail("lse must be f32 [{}, {}, {}], got {}", s.batch, s.q_heads, s.q_len,
+         forward.lse.Describe());
+  }
+  const Tensor lse = forward.lse.To(DType::kF32);
+  AttentionGrads grads{.d_q = Tensor::Zeros(q.dtype(), q.shape()),
+                       .d_k = Tensor::Zeros(k.dtype(), k.shape()),
+                       .d_v = Tensor::Zeros(v.dtype(), v.shape()),
+                       .terms = ZeroGrads(terms)};
+  const bool ramp_only =
+      terms.bias && std::holds_alternative<BiasRamp>(*terms.bias);
+  const kernels::BackwardCall args{
+      .call = call,
+      .d_out = kernels::Rows(d_out),
+      .out = kernels::Rows(forward.out),
+      .lse = lse.Data<float>(),
+      .d_q = &grads.d_q,
+      .d_k = &grads.d_k,
+      .d_v = &grads.d_v,
+      .want_terms = terms.extra_dot || terms.q_table || terms.k_table ||
+                    terms.v_table || (terms.bias && !ramp_only),
+      .grads = &grads.terms};
+  kernels::Backward(args, ThreadsFor(s, options.threads));
+  return grads;
+}
+
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Encoding& encoding,
+                          const AttentionOptions& options) {
+  const CallSizes sizes = CheckCall(q, k, v, options);
+  const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+  return Attention(q, k, v, encoding.Lower(shape).terms, options);
+}
+
+}  // namespace locus

@@ -1,0 +1,337 @@
+// Fused forward attention: query blocks x key tiles with an online softmax.
+// Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_
+#undef LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_
+#endif
+
+#include <vector>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+// A task holds the state of 96 queries of one head while it walks the keys:
+// 8 blocks of 12 rows (16 of 6). Their outputs at D = 128 are 48 KiB; reading a
+// key tile once for 96 queries costs a hundredth of the arithmetic.
+constexpr int64_t kTaskQueries = 96;
+
+// Keys a tile: keys and values of 512 x 64 floats are 256 KiB, 512 x 128 are
+// 512 KiB, well inside a 1 MiB L2; wider heads take half as many. The scores of
+// one block, 12 x 512 floats, are 24 KiB and stay in L1.
+inline int64_t TileKeys(int64_t depth, int64_t value_dim) {
+  return depth + value_dim > 320 ? 256 : 512;
+}
+
+// The running softmax of one row: out = sum p v / l with p = 2^(s - ref).
+struct RowState {
+  float ref = kMinusInf;  // an integer, or -inf before the first key
+  float sum = 0.0F;
+};
+
+// Turns scores [begin, end) of a row into p = 2^(s - ref) and updates the
+// state. Returns what earlier sums must be multiplied by: a power of two.
+inline float SoftmaxRow(float* s, int64_t begin, int64_t end, RowState& state) {
+  VF vmax = hn::Set(kDF, kMinusInf);
+  for (int64_t j = begin; j < end; j += kLanesI) {
+    vmax = hn::Max(vmax, hn::LoadU(kDF, s + j));
+  }
+  float max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
+  if (max == kMinusInf) {
+    for (int64_t j = begin; j < end; ++j) {
+      // A NaN next to -inf may hide from the maximum, but not from here.
+      s[j] = s[j] == kMinusInf ? 0.0F : s[j];
+      state.sum += s[j];
+    }
+    return 1.0F;
+  }
+  float ref = std::max(state.ref, std::ceil(max));
+  // The exponential wants an integer of at most 2^21. Beyond that, and for an
+  // infinite or NaN maximum, shift the row to a reference of 0 first.
+  if (!(std::abs(ref) <= 2097152.0F)) {
+    if (std::isnan(ref)) ref = 0.0F;
+    for (int64_t j = begin; j < end; ++j) s[j] -= ref;
+  }
+  const float keep = state.ref == kMinusInf ? 0.0F : std::exp2(state.ref - ref);
+  const Exp2Reference reference(std::abs(ref) <= 2097152.0F ? ref : 0.0F);
+  VF sum = hn::Zero(kDF);
+  for (int64_t j = begin; j < end; j += kLanesI) {
+    const VF p = Exp2(hn::LoadU(kDF, s + j), reference);
+    sum = hn::Add(sum, p);
+    hn::StoreU(p, kDF, s + j);
+  }
+  state.sum = state.sum * keep + hn::GetLane(hn::SumOfLanes(kDF, sum));
+  state.ref = ref;
+  return keep;
+}
+
+// Scratch of one thread.
+struct ForwardScratch {
+  FloatBuffer blocks, scores, out, by_rel;
+  KeyTable key_table;
+};
+
+class ForwardTask {
+ public:
+  ForwardTask(const Packed& packed, ForwardScratch& scratch)
+      : packed_(packed),
+        call_(packed.call),
+        scratch_(scratch),
+        scorer_(packed),
+        tile_(TileKeys(packed.depth, call_.sizes.value_dim)),
+        // A row's stride of 512 floats would put every row in the same cache
+        // sets; one more line spreads them.
+        lds_(tile_ + 16),
+        out_stride_(PaddedCols(call_.sizes.value_dim)) {
+    if (packed_.v_table) {
+      rel_stride_ =
+          AlignUp(packed_.v_table->map.width(), kLanesI) + 2 * kRelPad;
+    }
+  }
+
+  Scorer& scorer() { return scorer_; }
+
+  // Attends queries [first, first + count) of (b, h), sorted order.
+  void Run(int64_t b, int64_t h, int64_t first, int64_t count, Tensor& out,
+           float* lse);
+
+ private:
+  void Tile(Block& block, int64_t index, int64_t tile);
+  void AddByRel(const Block& block, int64_t r, int64_t tile, Interval keys,
+                const float* p, float keep, float* by_rel) const;
+  void MultiplyValues(const Block& block, int64_t tile, int64_t lo, int64_t hi,
+                      const float* p, const float* keep, float* out) const;
+  void Finish(const Block& block, int64_t index, Tensor& out, float* lse);
+
+  const Packed& packed_;
+  const Call& call_;
+  ForwardScratch& scratch_;
+  Scorer scorer_;
+  int64_t tile_, lds_, out_stride_;
+  int64_t rel_stride_ = 0;
+  std::vector<RowState> states_;
+};
+
+inline void ForwardTask::Run(int64_t b, int64_t h, int64_t first, int64_t count,
+                             Tensor& out, float* lse) {
+  const int64_t n_blocks = (count + kRowsI - 1) / kRowsI;
+  scratch_.blocks.Resize(n_blocks * scorer_.BlockFloats());
+  scratch_.scores.Resize(kRowsI * lds_);
+  scratch_.out.Resize(n_blocks * kRowsI * out_stride_);
+  std::fill_n(scratch_.out.data(), n_blocks * kRowsI * out_stride_, 0.0F);
+  if (rel_stride_ > 0) {
+    scratch_.by_rel.Resize(n_blocks * kRowsI * rel_stride_);
+    std::fill_n(scratch_.by_rel.data(), n_blocks * kRowsI * rel_stride_, 0.0F);
+  }
+  states_.assign(static_cast<size_t>(n_blocks * kRowsI), RowState());
+  std::vector<Block> blocks(static_cast<size_t>(n_blocks));
+  Interval any{std::numeric_limits<int64_t>::max(), 0};
+  for (int64_t n = 0; n < n_blocks; ++n) {
+    Block& block = blocks[static_cast<size_t>(n)];
+    scorer_.Prepare(b, h, first + n * kRowsI,
+                    std::min(kRowsI, count - n * kRowsI),
+                    scratch_.blocks.data() + n * scorer_.BlockFloats(), block);
+    any.begin = std::min(any.begin, block.any.begin);
+    any.end = std::max(any.end, block.any.end);
+  }
+  for (int64_t tile = any.end > any.begin ? AlignDown(any.begin, tile_)
+                                          : any.end;
+       tile < any.end; tile += tile_) {
+    for (int64_t n = 0; n < n_blocks; ++n) {
+      Tile(blocks[static_cast<size_t>(n)], n, tile);
+    }
+  }
+  for (int64_t n = 0; n < n_blocks; ++n) {
+    Finish(blocks[static_cast<size_t>(n)], n, out, lse);
+  }
+}
+
+inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
+  const int64_t begin = std::max(block.any.begin, tile);
+  const int64_t end = std::min(block.any.end, tile + tile_);
+  if (begin >= end) return;
+  const int64_t lo = AlignDown(begin, kColsI);
+  float* s = scratch_.scores.data();
+  scorer_.Scores(block, tile, lo, end, s, lds_);
+
+  float keep[kRows];
+  for (int64_t r = 0; r < kRowsI; ++r) {
+    float* row = s + r * lds_ - tile;  // indexed by key
+    const Interval keys = Scorer::Vectors(block, r, lo, end);
+    // What the block sees and this row does not has no weight.
+    const int64_t empty_to = keys.begin == keys.end ? end : keys.begin;
+    for (int64_t j = begin; j < empty_to; ++j) row[j] = 0.0F;
+    for (int64_t j = keys.end; j < end; ++j) row[j] = 0.0F;
+    keep[r] = 1.0F;
+    if (keys.begin == keys.end) continue;
+    RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
+    keep[r] = SoftmaxRow(row, keys.begin, keys.end, state);
+    if (rel_stride_ > 0) {
+      AddByRel(block, r, tile, keys, row, keep[r],
+               scratch_.by_rel.data() + (index * kRowsI + r) * rel_stride_);
+    }
+  }
+  MultiplyValues(block, tile, begin, end, s, keep,
+                 scratch_.out.data() + index * kRowsI * out_stride_);
+}
+
+inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
+                                        int64_t lo, int64_t hi, const float* p,
+                                        const float* keep, float* out) const {
+  const int64_t stride = packed_.value_stride;
+  const float* v = packed_.Values(block.b, block.h, lo);
+  if (!packed_.values_finite) {
+    // 0 * inf is NaN: weights of keys that a row does not see must not meet
+    // values that are not finite. Row by row, over what it sees.
+    for (int64_t r = 0; r < block.count; ++r) {
+      float* o = out + r * out_stride_;
+      for (int64_t d = 0; d < call_.sizes.value_dim; ++d) o[d] *= keep[r];
+      const int64_t end = std::min(hi, block.sees[r].end);
+      for (int64_t j = std::max(lo, block.sees[r].begin); j < end; ++j) {
+        const float weight = p[r * lds_ + j - tile];
+        for (int64_t d = 0; d < call_.sizes.value_dim; ++d) {
+          o[d] += weight * v[(j - lo) * stride + d];
+        }
+      }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < out_stride_; c += kColsI) {
+    Gemm<Into::kScaleAdd>(p + (lo - tile), 1, static_cast<size_t>(lds_), v + c,
+                          static_cast<size_t>(stride),
+                          static_cast<size_t>(hi - lo), keep, out + c,
+                          static_cast<size_t>(out_stride_));
+  }
+}
+
+inline void ForwardTask::AddByRel(const Block& block, int64_t r, int64_t tile,
+                                  Interval keys, const float* p, float keep,
+                                  float* by_rel) const {
+  (void)tile;
+  const RelMap& map = packed_.v_table->map;
+  const int64_t width = map.width();
+  if (keep != 1.0F) {
+    const VF k = hn::Set(kDF, keep);
+    for (int64_t e = 0; e < rel_stride_; e += kLanesI) {
+      hn::StoreU(hn::Mul(hn::LoadU(kDF, by_rel + e), k), kDF, by_rel + e);
+    }
+  }
+  const Tokens& t = call_.Keys(block.b);
+  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
+  const int64_t end = std::min(keys.end, block.sees[r].end);
+  const int64_t m = block.position[r];
+  if (t.runs.size() > 1 && t.RunOf(begin) != t.RunOf(end - 1)) {
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t rel = t.position[static_cast<size_t>(j)] - m;
+      by_rel[RelStart(rel, map.first, width)] += p[j];
+    }
+    return;
+  }
+  // Weights of masked lanes are zero, so whole vectors may be added. Vectors
+  // beyond either end of the table all go to the same place: sum them first.
+  int64_t rel =
+      t.position[static_cast<size_t>(begin)] - m - (begin - keys.begin);
+  VF low = hn::Zero(kDF), high = hn::Zero(kDF);
+  for (int64_t j = keys.begin; j < keys.end; j += kLanesI, rel += kLanesI) {
+    const int64_t at = RelStart(rel, map.first, width);
+    const VF w = hn::LoadU(kDF, p + j);
+    if (at == 0) {
+      low = hn::Add(low, w);
+    } else if (at == width + kRelPad) {
+      high = hn::Add(high, w);
+    } else {
+      hn::StoreU(hn::Add(hn::LoadU(kDF, by_rel + at), w), kDF, by_rel + at);
+    }
+  }
+  hn::StoreU(hn::Add(hn::LoadU(kDF, by_rel), low), kDF, by_rel);
+  float* top = by_rel + width + kRelPad;
+  hn::StoreU(hn::Add(hn::LoadU(kDF, top), high), kDF, top);
+}
+
+inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
+                                float* lse) {
+  const CallSizes& s = call_.sizes;
+  float* o = scratch_.out.data() + index * kRowsI * out_stride_;
+  if (rel_stride_ > 0) {
+    // Fold the pads into the end buckets, then out += weights by rel * Tv.
+    const PackedRows& table = *packed_.v_table;
+    const int64_t width = table.map.width();
+    float* w = scratch_.by_rel.data() + index * kRowsI * rel_stride_;
+    for (int64_t r = 0; r < kRowsI; ++r) {
+      float* row = w + r * rel_stride_;
+      for (int64_t e = 0; e < kRelPad; ++e) {
+        row[kRelPad] += row[e];
+        row[kRelPad + width - 1] += row[kRelPad + width + e];
+      }
+    }
+    float one[kRows];
+    std::fill_n(one, kRows, 1.0F);
+    for (int64_t c = 0; c < out_stride_; c += kColsI) {
+      Gemm<Into::kScaleAdd>(w + kRelPad, 1, static_cast<size_t>(rel_stride_),
+                            table.Head(block.h) + c,
+                            static_cast<size_t>(table.stride),
+                            static_cast<size_t>(width), one, o + c,
+                            static_cast<size_t>(out_stride_));
+    }
+  }
+  for (int64_t r = 0; r < block.count; ++r) {
+    const RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
+    const int64_t source =
+        call_.Queries(block.b).source[static_cast<size_t>(block.first + r)];
+    const int64_t row = (block.b * s.q_heads + block.h) * s.q_len + source;
+    const bool nothing = state.sum == 0.0F;
+    const float inverse = nothing ? 0.0F : 1.0F / state.sum;
+    float* x = o + r * out_stride_;
+    for (int64_t d = 0; d < s.value_dim; ++d) x[d] *= inverse;
+    kernels::StoreRow(out, row, x, s.value_dim);
+    if (lse != nullptr) {
+      lse[row] =
+          nothing
+              ? kMinusInf
+              : static_cast<float>((static_cast<double>(state.ref) +
+                                    std::log2(static_cast<double>(state.sum))) /
+                                   kLog2E);
+    }
+  }
+}
+
+void ForwardF32(const Call& call, Tensor& out, float* lse, int threads) {
+  const CallSizes& s = call.sizes;
+  if (s.batch * s.q_heads * s.q_len == 0) return;
+  const Packed packed(call, threads);
+  const bool whole_heads = call.terms.k_table && !packed.fold_key_row;
+  const int64_t queries = whole_heads ? s.q_len : kTaskQueries;
+  const int64_t parts = (s.q_len + queries - 1) / queries;
+  ParallelFor(s.batch * s.q_heads * parts, threads, [&](int64_t task) {
+    static thread_local ForwardScratch scratch;
+    // Last queries first: under a causal mask they are the longest.
+    const int64_t part = parts - 1 - task % parts;
+    const int64_t h = task / parts % s.q_heads;
+    const int64_t b = task / parts / s.q_heads;
+    ForwardTask run(packed, scratch);
+    if (!whole_heads) {
+      run.Run(b, h, part * queries, std::min(queries, s.q_len - part * queries),
+              out, lse);
+      return;
+    }
+    KeyTable key_table;
+    key_table.Build(packed, b, h);
+    run.scorer().SetKeyTable(&key_table);
+    for (int64_t first = 0; first < s.q_len; first += kTaskQueries) {
+      run.Run(b, h, first, std::min(kTaskQueries, s.q_len - first), out, lse);
+    }
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_

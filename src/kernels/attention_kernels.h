@@ -1,0 +1,29 @@
+// The kernels, behind run-time dispatch.
+#ifndef LOCUS_SRC_KERNELS_ATTENTION_KERNELS_H_
+#define LOCUS_SRC_KERNELS_ATTENTION_KERNELS_H_
+
+#include "kernels/call.h"
+
+namespace locus::kernels {
+
+// out [B, Hq, Lq, Dv] contiguous, of the type of q; lse [B, Hq, Lq] or nullptr.
+void Forward(const Call& call, Tensor& out, float* lse, int threads);
+
+// What the backward pass is given and where its results go.
+struct BackwardCall {
+  const Call& call;
+  Rows d_out;
+  Rows out;
+  const float* lse;  // [B, Hq, Lq]
+  Tensor* d_q;       // contiguous, zeroed, in the shapes of q, k and v
+  Tensor* d_k;
+  Tensor* d_v;
+  bool want_terms = false;
+  TermGrads* grads = nullptr;  // zeroed
+};
+
+void Backward(const BackwardCall& args, int threads);
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_ATTENTION_KERNELS_H_

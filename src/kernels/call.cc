@@ -1,0 +1,375 @@
+#include "kernels/call.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "core/fail.h"
+
+namespace locus::kernels {
+namespace {
+
+float FromBF16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// Branch-free half to float: shift the fields into place and let a multiply fix
+// the exponent bias, subnormals included. Infinities and NaNs are patched.
+float FromF16(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
+  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFFU) << 13;
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
+  uint32_t out = std::bit_cast<uint32_t>(scaled);
+  if (magnitude >= 0x0F800000U) out = magnitude | 0x70000000U;
+  return std::bit_cast<float>(out | sign);
+}
+
+uint16_t ToBF16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (value != value) return static_cast<uint16_t>((bits >> 16) | 64U);
+  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+template <typename Convert>
+void LoadNarrow(const void* data, int64_t stride, int64_t dim, float* dst,
+                const Convert& convert) {
+  const auto* src = static_cast<const uint16_t*>(data);
+  for (int64_t d = 0; d < dim; ++d) dst[d] = convert(src[d * stride]);
+}
+
+Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
+                  bool segmented) {
+  Tokens t;
+  t.source.resize(static_cast<size_t>(count));
+  std::iota(t.source.begin(), t.source.end(), 0);
+  const auto key = [&](int64_t i) {
+    return std::pair(segmented ? segment(i) : 0, position(i));
+  };
+  if (!std::ranges::is_sorted(t.source, {}, key)) {
+    std::ranges::stable_sort(t.source, {}, key);
+  }
+  for (int64_t i : t.source) {
+    t.position.push_back(position(i));
+    if (segmented) t.segment.push_back(segment(i));
+  }
+  return t;
+}
+
+// Runs of the positions as the bucket maps see them: respaced on a grid, and
+// with a special token apart.
+void FindRuns(Tokens& t, const Terms& terms) {
+  const BucketMap* map = nullptr;
+  if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {
+    map = &std::get<BiasTable>(*terms.bias).buckets;
+  }
+  const bool respaced = map != nullptr && map->grid;
+  const int64_t special = map != nullptr && map->special
+                              ? map->special->position
+                              : std::numeric_limits<int64_t>::min();
+  for (int64_t i = 0; i < t.size(); ++i) {
+    const size_t at = static_cast<size_t>(i);
+    bool joins = i > 0 && t.position[at] == t.position[at - 1] + 1 &&
+                 t.position[at] != special && t.position[at - 1] != special;
+    if (joins && !t.segment.empty()) joins = t.segment[at] == t.segment[at - 1];
+    if (joins && respaced) {
+      joins =
+          map->Respace(t.position[at]) == map->Respace(t.position[at - 1]) + 1;
+    }
+    if (joins) {
+      ++t.runs.back().count;
+    } else {
+      t.runs.push_back({.first = i, .count = 1});
+    }
+  }
+}
+
+}  // namespace
+
+Rows::Rows(const Tensor& t) : dtype_(t.dtype()), dim_(t.size(3)) {
+  for (int a = 0; a < 4; ++a) stride_[a] = t.strides()[static_cast<size_t>(a)];
+  switch (dtype_) {
+    case DType::kF32:
+      data_ = t.Data<float>();
+      break;
+    case DType::kF64:
+      data_ = t.Data<double>();
+      break;
+    default:
+      data_ = t.Data<uint16_t>();
+  }
+}
+
+void Rows::Load(int64_t b, int64_t h, int64_t i, float* dst) const {
+  const int64_t at = b * stride_[0] + h * stride_[1] + i * stride_[2];
+  const int64_t step = stride_[3];
+  switch (dtype_) {
+    case DType::kF32: {
+      const float* src = static_cast<const float*>(data_) + at;
+      if (step == 1) {
+        std::memcpy(dst, src, static_cast<size_t>(dim_) * sizeof(float));
+      } else {
+        for (int64_t d = 0; d < dim_; ++d) dst[d] = src[d * step];
+      }
+      break;
+    }
+    case DType::kF64: {
+      const double* src = static_cast<const double*>(data_) + at;
+      for (int64_t d = 0; d < dim_; ++d) {
+        dst[d] = static_cast<float>(src[d * step]);
+      }
+      break;
+    }
+    case DType::kBF16:
+      LoadNarrow(static_cast<const uint16_t*>(data_) + at, step, dim_, dst,
+                 FromBF16);
+      break;
+    case DType::kF16:
+      LoadNarrow(static_cast<const uint16_t*>(data_) + at, step, dim_, dst,
+                 FromF16);
+      break;
+  }
+}
+
+const float* Rows::Direct(int64_t b, int64_t h, int64_t i) const {
+  if (dtype_ != DType::kF32 || stride_[3] != 1) return nullptr;
+  return static_cast<const float*>(data_) + b * stride_[0] + h * stride_[1] +
+         i * stride_[2];
+}
+
+void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
+  switch (t.dtype()) {
+    case DType::kF32:
+      std::memcpy(t.MutableData<float>() + row * dim, src,
+                  static_cast<size_t>(dim) * sizeof(float));
+      break;
+    case DType::kF64:
+      std::copy_n(src, dim, t.MutableData<double>() + row * dim);
+      break;
+    case DType::kBF16: {
+      uint16_t* dst = t.MutableData<uint16_t>() + row * dim;
+      for (int64_t d = 0; d < dim; ++d) dst[d] = ToBF16(src[d]);
+      break;
+    }
+    case DType::kF16: {
+      // Rare enough to go through the tensor's own rounding.
+      Tensor narrow =
+          Tensor::Borrow(DType::kF32, {dim}, {}, src).To(DType::kF16);
+      std::copy_n(narrow.Data<uint16_t>(), dim,
+                  t.MutableData<uint16_t>() + row * dim);
+      break;
+    }
+  }
+}
+
+Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
+           const Tensor& v_tensor, const Terms& call_terms,
+           const AttentionOptions& options)
+    : sizes(CheckCall(q_tensor, k_tensor, v_tensor, options)),
+      terms(call_terms),
+      q(q_tensor),
+      k(k_tensor),
+      v(v_tensor),
+      softcap(static_cast<float>(options.softcap)),
+      causal(options.causal),
+      window(options.window) {
+  const CallMask mask(sizes, options);
+  shape = mask.ShapeOf(sizes, options);
+  Validate(terms, shape);
+  if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
+    Fail("the value table {} does not match v {}",
+         terms.v_table->rows.Describe(), v_tensor.Describe());
+  }
+  const auto per_sequence = [&](std::span<const int64_t> span, int64_t length) {
+    return sizes.batch > 1 && static_cast<int64_t>(span.size()) > length;
+  };
+  shared = options.key_lengths.empty() &&
+           !per_sequence(options.q_positions, sizes.q_len) &&
+           !per_sequence(options.k_positions, sizes.k_len) &&
+           !per_sequence(options.q_segments, sizes.q_len) &&
+           !per_sequence(options.k_segments, sizes.k_len);
+  const auto segment_of = [](std::span<const int64_t> span, int64_t length,
+                             int64_t b, int64_t i) {
+    const int64_t step =
+        static_cast<int64_t>(span.size()) == length ? 0 : length;
+    return span[static_cast<size_t>(b * step + i)];
+  };
+  const bool segmented = !options.q_segments.empty();
+  for (int64_t b = 0; b < (shared ? 1 : sizes.batch); ++b) {
+    queries.push_back(SortTokens(
+        sizes.q_len, [&](int64_t i) { return mask.QPos(b, i); },
+        [&](int64_t i) {
+          return segment_of(options.q_segments, sizes.q_len, b, i);
+        },
+        segmented));
+    const int64_t present = options.key_lengths.empty()
+                                ? sizes.k_len
+                                : options.key_lengths[static_cast<size_t>(b)];
+    keys.push_back(SortTokens(
+        present, [&](int64_t j) { return mask.KPos(b, j); },
+        [&](int64_t j) {
+          return segment_of(options.k_segments, sizes.k_len, b, j);
+        },
+        segmented));
+    FindRuns(queries.back(), terms);
+    FindRuns(keys.back(), terms);
+    std::vector<Interval>& seen = sees.emplace_back();
+    for (int64_t i = 0; i < sizes.q_len; ++i) {
+      seen.push_back(FindInterval(queries.back(), keys.back(), i));
+    }
+  }
+}
+
+size_t Tokens::RunOf(int64_t i) const {
+  const auto after = std::ranges::upper_bound(runs, i, {}, &Run::first);
+  return static_cast<size_t>(after - runs.begin()) - 1;
+}
+
+Interval Call::FindInterval(const Tokens& qs, const Tokens& ks,
+                            int64_t i) const {
+  const int64_t m = qs.position[static_cast<size_t>(i)];
+  auto begin = ks.position.begin();
+  auto end = ks.position.end();
+  if (!qs.segment.empty()) {
+    const auto range = std::equal_range(ks.segment.begin(), ks.segment.end(),
+                                        qs.segment[static_cast<size_t>(i)]);
+    begin += range.first - ks.segment.begin();
+    end = ks.position.begin() + (range.second - ks.segment.begin());
+  }
+  Interval seen{begin - ks.position.begin(), end - ks.position.begin()};
+  if (causal || window) {
+    int64_t ahead = window ? window->right : BucketMap::kHighest;
+    if (causal) ahead = 0;
+    seen.end = std::upper_bound(begin, end, m + ahead) - ks.position.begin();
+  }
+  if (window) {
+    seen.begin =
+        std::lower_bound(begin, end, m - window->left) - ks.position.begin();
+  }
+  if (seen.begin > seen.end) seen.begin = seen.end;
+  return seen;
+}
+
+RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,
+                             double sign, int64_t origin) {
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  const size_t count = static_cast<size_t>(tokens.size());
+  cos.resize(count * pairs);
+  sin.resize(count * pairs);
+  std::vector<double> c(pairs), s(pairs);
+  // Consecutive positions on one axis: the angle of p + k is that of p turned
+  // by k theta, so one exact evaluation serves kStride positions. The product
+  // of two rotations adds two roundings in float64, far below float32.
+  constexpr int64_t kStride = 64;
+  const bool incremental =
+      r.angles == AngleMode::kExact && r.axes.empty() && count > kStride;
+  std::vector<double> step_cos, step_sin;
+  if (incremental) {
+    for (int64_t k = 0; k < kStride; ++k) {
+      Rotation unit = r;
+      unit.gain = 1.0;
+      unit.CosSin(k, c.data(), s.data());
+      step_cos.insert(step_cos.end(), c.begin(), c.end());
+      step_sin.insert(step_sin.end(), s.begin(), s.end());
+    }
+  }
+  int64_t anchor = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t position = tokens.position[i];
+    const bool near = incremental && i > 0 && anchor <= position &&
+                      position - anchor < kStride;
+    if (!near) {
+      r.CosSin(position, c.data(), s.data());
+      anchor = position;
+    }
+    const size_t k = static_cast<size_t>(position - anchor) * pairs;
+    for (size_t p = 0; p < pairs; ++p) {
+      double cp = c[p], sp = s[p];
+      if (near) {
+        cp = c[p] * step_cos[k + p] - s[p] * step_sin[k + p];
+        sp = s[p] * step_cos[k + p] + c[p] * step_sin[k + p];
+      }
+      if (!r.log_decay.empty()) {
+        const double gain = std::exp(sign * r.log_decay[p] *
+                                     static_cast<double>(position - origin));
+        cp *= gain;
+        sp *= gain;
+      }
+      cos[i * pairs + p] = static_cast<float>(cp);
+      sin[i * pairs + p] = static_cast<float>(sp);
+    }
+  }
+}
+
+namespace {
+
+template <bool kBack>
+void TurnRow(const Rotation& r, const RotationTable& table, int64_t i,
+             float* x) {
+  const int64_t pairs = r.NumPairs();
+  const float* cos = table.cos.data() + i * pairs;
+  const float* sin = table.sin.data() + i * pairs;
+  x += r.first_channel;
+  if (r.layout == PairLayout::kHalves) {
+    float* x0 = x;
+    float* x1 = x + pairs;
+    for (int64_t p = 0; p < pairs; ++p) {
+      const float s = kBack ? -sin[p] : sin[p];
+      const float a = x0[p], b = x1[p];
+      x0[p] = a * cos[p] - b * s;
+      x1[p] = a * s + b * cos[p];
+    }
+  } else {
+    for (int64_t p = 0; p < pairs; ++p) {
+      const float s = kBack ? -sin[p] : sin[p];
+      const float a = x[2 * p], b = x[2 * p + 1];
+      x[2 * p] = a * cos[p] - b * s;
+      x[2 * p + 1] = a * s + b * cos[p];
+    }
+  }
+}
+
+}  // namespace
+
+void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
+               float* x) {
+  TurnRow<false>(rotation, table, i, x);
+}
+
+void RotateRowBack(const Rotation& rotation, const RotationTable& table,
+                   int64_t i, float* x) {
+  TurnRow<true>(rotation, table, i, x);
+}
+
+RelMap::RelMap(const BucketMap& map, const Shape& shape) {
+  // Offsets below the second piece, or from the last one on, are all alike.
+  int64_t lo = map.min_offset;
+  int64_t hi = map.max_offset;
+  if (!map.grid) {
+    lo = std::max(lo, shape.min_offset);
+    hi = std::min(hi, shape.max_offset);
+  }
+  if (map.pieces.size() > 1 && map.pieces.front().step == 0) {
+    lo = std::max(lo, map.pieces[1].start - 1);
+  }
+  if (map.pieces.back().step == 0 && map.pieces.size() > 1) {
+    hi = std::min(hi, map.pieces.back().start);
+  }
+  if (map.pieces.size() == 1 && map.pieces[0].step == 0) lo = hi = 0;
+  // The whole call may lie beyond one end.
+  if (lo > hi) {
+    if (shape.min_offset >= hi) {
+      lo = hi;
+    } else {
+      hi = lo;
+    }
+  }
+  first = -hi;
+  for (int64_t offset = hi; offset >= lo; --offset) {
+    bucket.push_back(map.OfOffset(offset));
+  }
+}
+
+}  // namespace locus::kernels

@@ -1,0 +1,129 @@
+// What the kernels are given: a validated call, and its tokens in order.
+#ifndef LOCUS_SRC_KERNELS_CALL_H_
+#define LOCUS_SRC_KERNELS_CALL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "locus/attention.h"
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus::kernels {
+
+// Rows of a [B, H, L, D] tensor of any element type, read as float.
+class Rows {
+ public:
+  explicit Rows(const Tensor& t);
+  // Writes row (b, h, i) to dst[0 .. dim).
+  void Load(int64_t b, int64_t h, int64_t i, float* dst) const;
+  // The row itself if it is float with unit stride, else nullptr.
+  const float* Direct(int64_t b, int64_t h, int64_t i) const;
+  // Adjacent rows lie this many floats apart (where Direct is not nullptr).
+  int64_t row_stride() const { return stride_[2]; }
+  int64_t dim() const { return dim_; }
+
+ private:
+  const void* data_;
+  DType dtype_;
+  int64_t stride_[4];
+  int64_t dim_;
+};
+
+// Writes floats to row (b, h, i) of a contiguous tensor of any element type.
+void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim);
+
+// A run of tokens whose positions rise by one: first token, count.
+struct Run {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// One side of one sequence: tokens sorted by (segment, position). Attention
+// does not care about the order of keys, and sorted keys make what a query sees
+// an interval.
+struct Tokens {
+  std::vector<int64_t> source;    // index in the tensor
+  std::vector<int64_t> position;  // ascending within a segment
+  std::vector<int64_t> segment;   // empty: all in one
+  std::vector<Run> runs;          // of consecutive positions, in order
+
+  // The run that token i belongs to.
+  size_t RunOf(int64_t i) const;
+  int64_t size() const { return static_cast<int64_t>(position.size()); }
+};
+
+// The keys [begin, end) that a query sees, in sorted order.
+struct Interval {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// A call, checked, with its tokens sorted.
+struct Call {
+  Call(const Tensor& q, const Tensor& k, const Tensor& v, const Terms& terms,
+       const AttentionOptions& options);
+
+  // What query token i (in sorted order) of sequence b sees.
+  Interval Sees(int64_t b, int64_t i) const {
+    return sees[shared ? 0 : static_cast<size_t>(b)][static_cast<size_t>(i)];
+  }
+
+  const Tokens& Queries(int64_t b) const {
+    return queries[shared ? 0 : static_cast<size_t>(b)];
+  }
+  const Tokens& Keys(int64_t b) const {
+    return keys[shared ? 0 : static_cast<size_t>(b)];
+  }
+  int64_t KvHead(int64_t h) const {
+    return h / (sizes.q_heads / sizes.kv_heads);
+  }
+
+  CallSizes sizes;
+  const Terms& terms;
+  Shape shape;
+  Rows q, k, v;
+  float softcap = 0.0F;
+  bool causal = false;
+  std::optional<Window> window;
+  bool shared = false;  // every sequence has the same tokens
+  std::vector<Tokens> queries;
+  std::vector<Tokens> keys;
+  std::vector<std::vector<Interval>> sees;
+
+ private:
+  Interval FindInterval(const Tokens& qs, const Tokens& ks, int64_t i) const;
+};
+
+// Cosines and sines of tokens in float: [tokens, pairs] each. With a decay,
+// they carry exp(sign * log_decay * (position - origin)).
+struct RotationTable {
+  RotationTable(const Rotation& rotation, const Tokens& tokens, double sign,
+                int64_t origin);
+
+  std::vector<float> cos;
+  std::vector<float> sin;
+};
+
+// Rotates x[0 .. dim) in place by token `i` of the table.
+void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
+               float* x);
+// The transpose: for gradients.
+void RotateRowBack(const Rotation& rotation, const RotationTable& table,
+                   int64_t i, float* x);
+
+// A bucket map laid out by rel = n - m, the way keys run: bucket[e] belongs to
+// rel = first + e, and saturates at both ends.
+struct RelMap {
+  RelMap() = default;
+  RelMap(const BucketMap& map, const Shape& shape);
+
+  int64_t first = 0;
+  std::vector<int32_t> bucket;
+
+  int64_t width() const { return static_cast<int64_t>(bucket.size()); }
+};
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_CALL_H_

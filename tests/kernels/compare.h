@@ -1,0 +1,104 @@
+// The fused kernels against the float64 reference.
+#ifndef LOCUS_TESTS_KERNELS_COMPARE_H_
+#define LOCUS_TESTS_KERNELS_COMPARE_H_
+
+#include "locus/simd.h"
+#include "reference/random_call.h"
+
+namespace locus::testing {
+
+inline constexpr double kEps = 0x1p-23;  // float32
+
+// Float32 sums of D products carry about sqrt(D) roundings.
+inline double ForwardTolerance(const Call& call) {
+  return 4.0 * kEps * std::sqrt(static_cast<double>(call.q.size(3)) + 12.0);
+}
+
+// Gradients are sums over the length of products of such sums.
+inline double GradTolerance(const Call& call) {
+  return 4.0 * ForwardTolerance(call) *
+         std::sqrt(
+             static_cast<double>(std::max(call.q.size(2), call.k.size(2))));
+}
+
+// The call with its inputs as float32: both sides then see the same numbers.
+inline Call AsFloat(Call call) {
+  call.q = call.q.To(DType::kF32);
+  call.k = call.k.To(DType::kF32);
+  call.v = call.v.To(DType::kF32);
+  return call;
+}
+
+inline void ExpectForwardEqualsReference(const Call& call) {
+  AttentionOptions options = call.Options();
+  options.return_lse = true;
+  const reference::Forward expected =
+      reference::Attention(call.q, call.k, call.v, call.terms, options);
+  const AttentionResult actual =
+      Attention(call.q, call.k, call.v, call.terms, options);
+  EXPECT_LE(RelativeError(actual.out, expected.out), ForwardTolerance(call));
+  EXPECT_LE(RelativeError(actual.lse, expected.lse), ForwardTolerance(call));
+}
+
+// Every tensor of the gradients, with its name.
+inline std::vector<Param> Members(const TermGrads& g) {
+  std::vector<Param> out;
+  if (g.q_table.defined()) out.push_back({"q_table", g.q_table});
+  if (g.k_table.defined()) out.push_back({"k_table", g.k_table});
+  if (g.v_table.defined()) out.push_back({"v_table", g.v_table});
+  if (g.extra_dot) {
+    out.push_back({"q_rows", g.extra_dot->q_rows});
+    out.push_back({"k_rows", g.extra_dot->k_rows});
+  }
+  if (!g.bias) return out;
+  if (const auto* table = std::get_if<BiasTableGrads>(&*g.bias)) {
+    out.push_back({"bias", table->values});
+  } else if (const auto* p = std::get_if<BiasProfileGrads>(&*g.bias)) {
+    out.push_back({"base", p->base});
+    out.push_back({"slope", p->slope});
+    out.push_back(
+        {"distance", Tensor::From({static_cast<int64_t>(p->distance.size())},
+                                  p->distance)});
+    out.push_back(
+        {"row_gain", Tensor::From({static_cast<int64_t>(p->row_gain.size())},
+                                  p->row_gain)});
+  }
+  return out;
+}
+
+inline void ExpectBackwardEqualsReference(const Call& call, uint64_t seed) {
+  AttentionOptions options = call.Options();
+  options.return_lse = true;
+  const AttentionResult forward =
+      Attention(call.q, call.k, call.v, call.terms, options);
+  const Tensor d_out = RandomTensor(forward.out.shape(), seed).To(DType::kF32);
+  const reference::Backward expected = reference::AttentionBackward(
+      d_out, call.q, call.k, call.v, call.terms, options);
+  const AttentionGrads actual = AttentionBackward(d_out, call.q, call.k, call.v,
+                                                  forward, call.terms, options);
+  const double tolerance = GradTolerance(call);
+  EXPECT_LE(RelativeError(actual.d_q, expected.d_q), tolerance);
+  EXPECT_LE(RelativeError(actual.d_k, expected.d_k), tolerance);
+  EXPECT_LE(RelativeError(actual.d_v, expected.d_v), tolerance);
+  const std::vector<Param> a = Members(actual.terms);
+  const std::vector<Param> b = Members(expected.terms);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t n = 0; n < a.size(); ++n) {
+    EXPECT_LE(RelativeError(a[n].value, b[n].value), tolerance) << a[n].name;
+  }
+}
+
+// Runs `f` under every SIMD target of this machine.
+template <typename F>
+void OnEveryTarget(const F& f) {
+  for (const std::string& target : SimdTargets()) {
+    SCOPED_TRACE(target);
+    ForceSimdTarget(target);
+    f();
+  }
+  ForceSimdTarget("");
+}
+
+}  // namespace locus::testing
+
+#endif  // LOCUS_TESTS_KERNELS_COMPARE_H_

@@ -1,0 +1,49 @@
+# package.*: install, then build and run a consumer outside the tree, each way.
+set(package_dir ${CMAKE_CURRENT_LIST_DIR})
+set(package_work ${CMAKE_BINARY_DIR}/package)
+set(package_prefix ${package_work}/prefix)
+set(package_shared ${package_work}/shared)
+
+add_test(NAME package.install COMMAND
+  ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${package_prefix})
+set_tests_properties(package.install PROPERTIES FIXTURES_SETUP package_installed)
+
+# A second build of the library, shared, from scratch.
+add_test(NAME package.install_shared COMMAND ${CMAKE_CTEST_COMMAND}
+  --build-and-test ${PROJECT_SOURCE_DIR} ${package_shared}/build
+  --build-generator ${CMAKE_GENERATOR} --build-target install
+  --build-options -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+    -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=ON -DLOCUS_TESTS=OFF
+    -DLOCUS_CLI=OFF -DCMAKE_INSTALL_PREFIX=${package_shared}/prefix)
+set_tests_properties(package.install_shared PROPERTIES
+  FIXTURES_SETUP package_installed_shared)
+
+# locus_consumer(name fixture source-folder cmake options...)
+function(locus_consumer name fixture folder)
+  add_test(NAME package.${name} COMMAND ${CMAKE_CTEST_COMMAND}
+    --build-and-test ${package_dir}/${folder} ${package_work}/${name}
+    --build-generator ${CMAKE_GENERATOR}
+    --build-options -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} ${ARGN}
+    --test-command ${package_work}/${name}/consumer)
+  set_tests_properties(package.${name} PROPERTIES
+    FIXTURES_REQUIRED "${fixture}"
+    PASS_REGULAR_EXPRESSION "rope ${PROJECT_VERSION} 0\n")
+endfunction()
+locus_consumer(find_package package_installed find_package
+  -DCMAKE_PREFIX_PATH=${package_prefix})
+locus_consumer(find_package_shared package_installed_shared find_package
+  -DCMAKE_PREFIX_PATH=${package_shared}/prefix)
+locus_consumer(add_subdirectory "" add_subdirectory
+  -DLOCUS_SOURCE=${PROJECT_SOURCE_DIR})
+
+add_test(NAME package.pkg_config COMMAND
+  ${package_dir}/pkg_config/build.sh ${CMAKE_CXX_COMPILER}
+  ${package_dir}/consumer.cc ${package_prefix} ${package_work}/pkg_config_consumer)
+set_tests_properties(package.pkg_config PROPERTIES
+  FIXTURES_REQUIRED package_installed
+  PASS_REGULAR_EXPRESSION "rope ${PROJECT_VERSION} 0\n")
+
+add_test(NAME package.headers COMMAND
+  ${package_dir}/headers.sh ${CMAKE_CXX_COMPILER} ${package_prefix})
+set_tests_properties(package.headers PROPERTIES
+  FIXTURES_REQUIRED package_installed)
