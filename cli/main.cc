@@ -2,12 +2,14 @@
 //
 // Every failure is one line on standard error, "locus: ...", and exit code 2.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "cli/app.h"
 #include "locus/version.h"
@@ -29,6 +31,15 @@ int Fail(const std::string& message) {
   return kBadInput;
 }
 
+// "list, show, ...", for messages.
+std::string CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    names.push_back(command->get_name());
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 int Main(int argc, char** argv) {
   // A reader that goes away (locus list | head -1) shows as EPIPE in Emit.
   std::signal(SIGPIPE, SIG_IGN);
@@ -45,6 +56,7 @@ int Main(int argc, char** argv) {
   AddList(app, code);
   AddShow(app, code);
   AddCheck(app, code);
+  AddBench(app, code);
   AddVersion(app, code);
   try {
     const auto named = [&](const CLI::App* command) {
@@ -52,9 +64,8 @@ int Main(int argc, char** argv) {
     };
     if (argc > 1 && argv[1][0] != '-' &&
         std::ranges::none_of(app.get_subcommands({}), named)) {
-      return Fail(fmt::format(
-          "there is no command '{}'; known are list, show, check, version",
-          argv[1]));
+      return Fail(fmt::format("there is no command '{}'; known are {}", argv[1],
+                              CommandNames(app)));
     }
     app.parse(argc, argv);
     return code;
@@ -65,11 +76,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::RequiredError& e) {
     // Thrown by a command, or by the tool for want of one.
     const auto chosen = app.get_subcommands();
-    return Fail(chosen.empty()
-                    ? "a command is required: list, show, check or "
-                      "version; see locus --help"
-                    : fmt::format("{}; see locus {} --help", e.what(),
-                                  chosen.front()->get_name()));
+    if (chosen.empty()) {
+      return Fail(fmt::format("a command is required: {}; see locus --help",
+                              CommandNames(app)));
+    }
+    return Fail(fmt::format("{}; see locus {} --help", e.what(),
+                            chosen.front()->get_name()));
   } catch (const CLI::ArgumentMismatch& e) {
     const std::string said = e.what();  // "--out: 1 required TEXT missing"
     return Fail(

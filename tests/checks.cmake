@@ -17,11 +17,12 @@ add_test(NAME check.tidy
 add_test(NAME check.asan
   COMMAND ${checks}/sanitize.sh ${PROJECT_SOURCE_DIR}
     ${PROJECT_BINARY_DIR}/asan asan all .)
-# What threads share: the reference from eight threads, and the tensors below.
+# What threads share: the pool, the kernels and the reference called from many
+# threads at once, and the tensors below.
 add_test(NAME check.tsan
   COMMAND ${checks}/sanitize.sh ${PROJECT_SOURCE_DIR}
-    ${PROJECT_BINARY_DIR}/tsan tsan "reference_test terms_test"
-    "ConcurrencyTest|TensorTest")
+    ${PROJECT_BINARY_DIR}/tsan tsan "reference_test terms_test kernels_test"
+    "Concurren|TensorTest|BitsDoNotDepend")
 
 set_tests_properties(check.format check.includes check.clean_text
   PROPERTIES LABELS check TIMEOUT 120)

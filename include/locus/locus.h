@@ -25,6 +25,7 @@
 #include "locus/encodings/xpos.h"
 #include "locus/error.h"
 #include "locus/linear_attention.h"
+#include "locus/machine.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
 #include "locus/simd.h"

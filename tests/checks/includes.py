@@ -22,6 +22,7 @@ HEADERS = {
     "encoding": {"encoding.h"},  # the interface alone
     "encodings": set(),
     "reference": {"reference.h", "linear_attention.h"},
+    "kernels": {"machine.h", "simd.h"},
     "analysis": {"check.h"},
 }
 
@@ -33,7 +34,7 @@ ROOMS = {
     "terms": (BASE, BASE),
     "encodings": (BASE | {"encodings"}, BASE | {"encoding", "encodings"}),
     "reference": (BASE | {"reference"}, BASE | {"encoding", "reference"}),
-    "kernels": (BASE | {"kernels"}, BASE | {"encoding"}),
+    "kernels": (BASE | {"kernels"}, BASE | {"encoding", "kernels"}),
     "analysis": ({"core", "analysis"}, ANY),
 }
 
@@ -44,6 +45,7 @@ PUBLIC = {
     "encoding": BASE | {"encoding"},
     "encodings": BASE | {"encoding", "encodings"},
     "reference": BASE | {"encoding", "reference"},
+    "kernels": BASE | {"encoding", "kernels"},
     "analysis": BASE | {"encoding", "analysis"},
 }
 

@@ -8,7 +8,9 @@
 set -eu
 repository=$1 build=$2 preset=$3 targets=$4 tests=$5
 cd "$repository"
-cmake --preset "$preset" -B "$build" > "$build.log" 2>&1 ||
+# -O1 and line tables: half the time to build, and reports still name lines.
+cmake --preset "$preset" -B "$build" \
+  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -gline-tables-only" > "$build.log" 2>&1 ||
   { cat "$build.log"; exit 1; }
 # shellcheck disable=SC2086  # the targets are words
 cmake --build "$build" -j "$(nproc)" --target $targets > "$build.log" 2>&1 ||

@@ -1,4 +1,7 @@
 // Fused attention, forward and backward, against the reference.
+#include <atomic>
+#include <thread>
+
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -127,6 +130,26 @@ TEST(FusedAttentionTest, BitsDoNotDependOnThreads) {
       }
     }
   }
+}
+
+TEST(FusedAttentionTest, ConcurrentCallsAgree) {
+  CallMaker maker({.q_len = 150, .k_len = 150, .head_dim = 16, .seed = 4});
+  const Call call = AsFloat(maker.Make());
+  AttentionOptions options = call.Options();
+  options.threads = 2;
+  const std::vector<double> expected =
+      Attention(call.q, call.k, call.v, call.terms, options).out.ToVector();
+  std::vector<std::thread> callers;
+  std::atomic<int> agree{0};
+  for (int n = 0; n < 8; ++n) {
+    callers.emplace_back([&] {
+      const auto result =
+          Attention(call.q, call.k, call.v, call.terms, options);
+      agree += result.out.ToVector() == expected ? 1 : 0;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(agree, 8);
 }
 
 TEST(FusedAttentionTest, NarrowTypesAreStorageOnly) {

@@ -1,0 +1,23 @@
+// What this machine can do at best, measured: the yardstick of benchmarks.
+#ifndef LOCUS_MACHINE_H_
+#define LOCUS_MACHINE_H_
+
+namespace locus {
+
+// Rates over all threads together, the best of several short runs.
+struct MachineLimits {
+  double fma_gflops = 0.0;       // float32 multiply-adds, two operations each
+  double read_gb_per_s = 0.0;    // reading 64 MiB a thread
+  double copy_gb_per_s = 0.0;    // copying it, bytes read plus bytes written
+  double update_gb_per_s = 0.0;  // adding to it in place, read plus written
+};
+
+// Takes about a tenth of a second. threads = 0: all of the machine's.
+MachineLimits MeasureMachine(int threads = 0);
+
+// The FMA rate alone: a few milliseconds, to interleave with what is measured.
+double MeasureFmaGflops(int threads = 0);
+
+}  // namespace locus
+
+#endif  // LOCUS_MACHINE_H_

@@ -1,0 +1,24 @@
+# docs.*: the documents agree with the library, the tool and the tree.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(docs_tests ${CMAKE_CURRENT_LIST_DIR})
+set(docs_pages ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/encodings.md)
+
+if(TARGET locus_cli)
+  add_test(NAME docs.tables COMMAND Python3::Interpreter
+    ${docs_tests}/encodings_table.py ${PROJECT_SOURCE_DIR} $<TARGET_FILE:locus_cli>)
+  add_test(NAME docs.console COMMAND Python3::Interpreter
+    ${docs_tests}/console.py $<TARGET_FILE:locus_cli> ${docs_pages})
+  set_tests_properties(docs.tables docs.console PROPERTIES LABELS docs)
+endif()
+
+# The constructions of docs/encodings.md, compiled and run.
+set(docs_snippets ${CMAKE_CURRENT_BINARY_DIR}/docs_snippets.cc)
+add_custom_command(OUTPUT ${docs_snippets}
+  COMMAND Python3::Interpreter ${docs_tests}/snippets.py
+    ${PROJECT_SOURCE_DIR}/docs/encodings.md ${docs_snippets}
+  DEPENDS ${docs_tests}/snippets.py ${PROJECT_SOURCE_DIR}/docs/encodings.md
+  VERBATIM)
+add_executable(docs_snippets ${docs_snippets})
+target_link_libraries(docs_snippets PRIVATE locus locus_build)
+add_test(NAME docs.snippets COMMAND docs_snippets)
+set_tests_properties(docs.snippets PROPERTIES LABELS docs)
