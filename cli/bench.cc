@@ -192,7 +192,8 @@ int Bench(const BenchArgs& args) {
   const MachineLimits limits = MeasureMachine(args.threads);
   if (!args.json) {
     Emit(fmt::format(
-        "{} threads, {}: {:.0f} GFLOP/s multiply-add; {:.1f} GB/s read, {:.1f} "
+        "{} thread(s), {}: {:.0f} GFLOP/s multiply-add; {:.1f} GB/s read, "
+        "{:.1f} "
         "copy, {:.1f} in place\nattention on [1, {}, {}, {}] f32; medians of "
         "{} (least .. most); error against float64 at length {}\n\n{:<16} "
         "{:<9} {:<7} {:>9}  {:<21} {:<21} {:>8}\n",

@@ -2,6 +2,10 @@
 #ifndef LOCUS_SRC_CORE_BUFFER_H_
 #define LOCUS_SRC_CORE_BUFFER_H_
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -19,9 +23,17 @@ class FloatBuffer {
   // Contents are lost when it grows; it never shrinks.
   void Resize(int64_t count) {
     if (count <= capacity_) return;
-    const size_t bytes =
-        (static_cast<size_t>(count) * sizeof(float) + 63) & ~size_t{63};
-    data_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    // Large arrays on large pages: walking a panel then misses the TLB a
+    // thousand times less often.
+    const size_t wanted = static_cast<size_t>(count) * sizeof(float);
+    const size_t align = wanted >= kLargePage ? kLargePage : 64;
+    const size_t bytes = (wanted + align - 1) / align * align;
+    data_.reset(static_cast<float*>(std::aligned_alloc(align, bytes)));
+#ifdef MADV_HUGEPAGE
+    if (data_ != nullptr && align == kLargePage) {
+      madvise(data_.get(), bytes, MADV_HUGEPAGE);  // a hint: may fail
+    }
+#endif
     if (data_ == nullptr) throw std::bad_alloc();
     capacity_ = count;
   }
@@ -30,6 +42,8 @@ class FloatBuffer {
   int64_t capacity() const { return capacity_; }
 
  private:
+  static constexpr size_t kLargePage = size_t{2} << 20;
+
   struct Free {
     void operator()(float* p) const { std::free(p); }
   };

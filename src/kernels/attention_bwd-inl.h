@@ -186,7 +186,7 @@ class BackwardTask {
   KeyTable key_table_;
   FloatBuffer d_key_table_;
   int64_t b_ = 0, h_ = 0, first_ = 0, count_ = 0, n_blocks_ = 0;
-  int64_t lds_ = kBwdKeys + 16;
+  static constexpr int64_t lds_ = kBwdKeys + 16;
   bool want_ = false;         // gradients of terms are asked for
   bool short_table_ = false;  // q_table by whole rows
   int64_t rel_stride_ = 0;    // of a query's ds by rel
@@ -400,7 +400,7 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
     return;
   }
   const int64_t lo = AlignDown(begin, kColsI);
-  scorer_.Scores(block, tile, lo, end, p, lds_);
+  scorer_.Scores(block, tile, lo, end, p, lds_, /*row_max=*/nullptr);
   // dp = do v^T
   const int64_t dv = call_.sizes.value_dim;
   const float* v = bp_.ValuePanels(b_, h_);

@@ -8,6 +8,7 @@
 #define LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_
 #endif
 
+#include <bit>
 #include <vector>
 
 #include "kernels/attention_kernels.h"
@@ -35,14 +36,17 @@ struct RowState {
   float sum = 0.0F;
 };
 
-// Turns scores [begin, end) of a row into p = 2^(s - ref) and updates the
-// state. Returns what earlier sums must be multiplied by: a power of two.
-inline float SoftmaxRow(float* s, int64_t begin, int64_t end, RowState& state) {
-  VF vmax = hn::Set(kDF, kMinusInf);
-  for (int64_t j = begin; j < end; j += kLanesI) {
-    vmax = hn::Max(vmax, hn::LoadU(kDF, s + j));
-  }
-  float max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
+// 2^n for a whole number n <= 0; 0 below the range of float.
+inline float PowerOfTwo(float n) {
+  if (n < -126.0F) return 0.0F;
+  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// Turns scores [begin, end) of a row, of which `max` is the largest, into
+// p = 2^(s - ref) and updates the state. Returns what earlier sums must be
+// multiplied by: a power of two.
+inline float SoftmaxRow(float* s, int64_t begin, int64_t end, float max,
+                        RowState& state) {
   if (max == kMinusInf) {
     for (int64_t j = begin; j < end; ++j) {
       // A NaN next to -inf may hide from the maximum, but not from here.
@@ -54,12 +58,15 @@ inline float SoftmaxRow(float* s, int64_t begin, int64_t end, RowState& state) {
   float ref = std::max(state.ref, std::ceil(max));
   // The exponential wants an integer of at most 2^21. Beyond that, and for an
   // infinite or NaN maximum, shift the row to a reference of 0 first.
-  if (!(std::abs(ref) <= 2097152.0F)) {
+  constexpr float kLargest = 2097152.0F;
+  if (!(std::abs(ref) <= kLargest)) {
     if (std::isnan(ref)) ref = 0.0F;
     for (int64_t j = begin; j < end; ++j) s[j] -= ref;
   }
-  const float keep = state.ref == kMinusInf ? 0.0F : std::exp2(state.ref - ref);
-  const Exp2Reference reference(std::abs(ref) <= 2097152.0F ? ref : 0.0F);
+  const float keep = state.ref == kMinusInf ? 0.0F
+                     : state.ref == ref     ? 1.0F
+                                            : PowerOfTwo(state.ref - ref);
+  const Exp2Reference reference(std::abs(ref) <= kLargest ? ref : 0.0F);
   VF sum = hn::Zero(kDF);
   for (int64_t j = begin; j < end; j += kLanesI) {
     const VF p = Exp2(hn::LoadU(kDF, s + j), reference);
@@ -85,9 +92,6 @@ class ForwardTask {
         scratch_(scratch),
         scorer_(packed),
         tile_(TileKeys(packed.depth, call_.sizes.value_dim)),
-        // A row's stride of 512 floats would put every row in the same cache
-        // sets; one more line spreads them.
-        lds_(tile_ + 16),
         out_stride_(PaddedCols(call_.sizes.value_dim)) {
     if (packed_.v_table) {
       rel_stride_ =
@@ -113,7 +117,10 @@ class ForwardTask {
   const Call& call_;
   ForwardScratch& scratch_;
   Scorer scorer_;
-  int64_t tile_, lds_, out_stride_;
+  // A row's stride of 512 floats would put every row in the same cache sets;
+  // one more line spreads them. Fixed, so that rows are plain displacements.
+  static constexpr int64_t lds_ = 512 + 16;
+  int64_t tile_, out_stride_;
   int64_t rel_stride_ = 0;
   std::vector<RowState> states_;
 };
@@ -158,7 +165,8 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
   if (begin >= end) return;
   const int64_t lo = AlignDown(begin, kColsI);
   float* s = scratch_.scores.data();
-  scorer_.Scores(block, tile, lo, end, s, lds_);
+  float max[kRows];
+  scorer_.Scores(block, tile, lo, end, s, lds_, max);
 
   float keep[kRows];
   for (int64_t r = 0; r < kRowsI; ++r) {
@@ -171,7 +179,7 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
     keep[r] = 1.0F;
     if (keys.begin == keys.end) continue;
     RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
-    keep[r] = SoftmaxRow(row, keys.begin, keys.end, state);
+    keep[r] = SoftmaxRow(row, keys.begin, keys.end, max[r], state);
     if (rel_stride_ > 0) {
       AddByRel(block, r, tile, keys, row, keep[r],
                scratch_.by_rel.data() + (index * kRowsI + r) * rel_stride_);
@@ -184,8 +192,6 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
 inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
                                         int64_t lo, int64_t hi, const float* p,
                                         const float* keep, float* out) const {
-  const int64_t stride = packed_.value_stride;
-  const float* v = packed_.Values(block.b, block.h, lo);
   if (!packed_.values_finite) {
     // 0 * inf is NaN: weights of keys that a row does not see must not meet
     // values that are not finite. Row by row, over what it sees.
@@ -196,15 +202,17 @@ inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
       for (int64_t j = std::max(lo, block.sees[r].begin); j < end; ++j) {
         const float weight = p[r * lds_ + j - tile];
         for (int64_t d = 0; d < call_.sizes.value_dim; ++d) {
-          o[d] += weight * v[(j - lo) * stride + d];
+          const int64_t panel = AlignDown(d, kColsI);
+          o[d] +=
+              weight * packed_.Values(block.b, block.h, j, panel)[d - panel];
         }
       }
     }
     return;
   }
   for (int64_t c = 0; c < out_stride_; c += kColsI) {
-    Gemm<Into::kScaleAdd>(p + (lo - tile), 1, static_cast<size_t>(lds_), v + c,
-                          static_cast<size_t>(stride),
+    Gemm<Into::kScaleAdd>(p + (lo - tile), 1, static_cast<size_t>(lds_),
+                          packed_.Values(block.b, block.h, lo, c), kCols,
                           static_cast<size_t>(hi - lo), keep, out + c,
                           static_cast<size_t>(out_stride_));
   }

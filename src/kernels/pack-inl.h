@@ -165,13 +165,11 @@ struct Packed {
     const int64_t head = per_query_head ? h : call.KvHead(h);
     return keys.data() + (b * pack_heads + head) * cols * depth;
   }
-  // The values of key j (sorted) onwards; `value_stride` floats apart.
-  const float* Values(int64_t b, int64_t h, int64_t j) const {
-    const int64_t kv = call.KvHead(h);
-    if (values_direct) return call.v.Direct(b, kv, j);
-    return values.data() +
-           ((b * call.sizes.kv_heads + kv) * call.sizes.k_len + j) *
-               value_stride;
+  // Values of keys j onwards, columns [c, c + kCols): rows kCols floats apart.
+  const float* Values(int64_t b, int64_t h, int64_t j, int64_t c) const {
+    const int64_t head = b * call.sizes.kv_heads + call.KvHead(h);
+    return values.data() + head * call.sizes.k_len * value_cols +
+           c * call.sizes.k_len + j * static_cast<int64_t>(kCols);
   }
   const RotationTable& QueryAngles(int64_t b) const {
     return q_angles[call.shared ? 0 : static_cast<size_t>(b)];
@@ -192,13 +190,12 @@ struct Packed {
 
   const Call& call;
   int threads;
-  int64_t extra = 0;  // extra dimensions of the dot product
-  int64_t depth = 0;  // head_dim + extra
-  int64_t cols = 0;   // padded keys
-  int64_t value_stride = 0;
+  int64_t extra = 0;       // extra dimensions of the dot product
+  int64_t depth = 0;       // head_dim + extra
+  int64_t cols = 0;        // padded keys
+  int64_t value_cols = 0;  // value_dim, padded
   int64_t pack_heads = 0;
   bool per_query_head = false;
-  bool values_direct = false;
   // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves
   // into the query where nothing rotates.
   bool fold_key_row = false;
@@ -316,44 +313,28 @@ inline Packed::Packed(const Call& c, int n_threads)
     }
   });
 
-  // Values are read as they are if they are floats in order whose rows fill
-  // whole vectors; else they are copied.
-  value_stride = PaddedCols(s.value_dim);
-  values_direct = value_stride == s.value_dim && s.k_len > 0 &&
-                  call.v.Direct(0, 0, 0) != nullptr;
-  for (const Tokens& t : call.keys) {
-    for (int64_t j = 0; j < t.size() && values_direct; ++j) {
-      values_direct = t.source[static_cast<size_t>(j)] == j;
-    }
-  }
-  if (values_direct) {
-    value_stride = call.v.row_stride();
-  } else {
-    values.Resize(s.batch * s.kv_heads * s.k_len * value_stride);
-  }
+  // Values in panels of kCols columns, [Dv / kCols][keys][kCols], so that a
+  // panel is read in one stretch.
+  value_cols = PaddedCols(s.value_dim);
+  values.Resize(s.batch * s.kv_heads * s.k_len * value_cols);
   std::atomic<bool> finite{true};
   ParallelFor(s.batch * s.kv_heads, threads, [&](int64_t task) {
     const int64_t b = task / s.kv_heads, kv = task % s.kv_heads;
+    constexpr int64_t kWide = static_cast<int64_t>(kCols);
+    float* to = values.data() + task * s.k_len * value_cols;
+    std::vector<float> row(static_cast<size_t>(value_cols), 0.0F);
     float sum = 0.0F;  // x * 0 is 0 for finite x, NaN otherwise
     for (int64_t j = 0; j < call.Keys(b).size(); ++j) {
-      const float* row = nullptr;
-      if (values_direct) {
-        row = call.v.Direct(b, kv, j);
-      } else {
-        float* to = values.data() +
-                    ((b * s.kv_heads + kv) * s.k_len + j) * value_stride;
-        call.v.Load(b, kv, call.Keys(b).source[static_cast<size_t>(j)], to);
-        std::fill(to + s.value_dim, to + value_stride, 0.0F);
-        row = to;
-      }
+      call.v.Load(b, kv, call.Keys(b).source[static_cast<size_t>(j)],
+                  row.data());
       VF part = hn::Zero(kDF);
-      int64_t d = 0;
-      for (; d + static_cast<int64_t>(kLanes) <= s.value_dim;
-           d += static_cast<int64_t>(kLanes)) {
-        part = hn::MulAdd(hn::LoadU(kDF, row + d), hn::Zero(kDF), part);
+      for (int64_t c = 0; c < value_cols; c += static_cast<int64_t>(kLanes)) {
+        const VF x = hn::LoadU(kDF, row.data() + c);
+        part = hn::MulAdd(x, hn::Zero(kDF), part);
+        hn::StoreU(x, kDF,
+                   to + c / kWide * (s.k_len * kWide) + j * kWide + c % kWide);
       }
       sum += hn::GetLane(hn::SumOfLanes(kDF, part));
-      for (; d < s.value_dim; ++d) sum += row[d] * 0.0F;
     }
     if (sum != 0.0F) finite.store(false);
   });

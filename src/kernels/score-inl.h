@@ -128,9 +128,10 @@ class Scorer {
   // Scores of the block against keys [lo, hi), inside [tile, tile + lds): row r
   // at s + r * lds, key j in column j - tile. `tile` and lo are multiples of
   // the panel. Columns outside what a row sees hold -inf within the row's own
-  // vectors [Begin, End) and are undefined elsewhere.
+  // Vectors and are undefined elsewhere. row_max [kRows] receives the largest
+  // score of each row that sees anything; nullptr: not wanted.
   void Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
-              float* s, int64_t lds);
+              float* s, int64_t lds, float* row_max);
 
   // The part of [lo, hi) that row r sees, grown to whole vectors.
   static Interval Vectors(const Block& block, int64_t r, int64_t lo,
@@ -172,8 +173,9 @@ class Scorer {
                float* s, int64_t lds);
   void AddTables(const Block& block, int64_t r, int64_t tile, Interval keys,
                  float* s) const;
-  void AddBias(const Block& block, int64_t r, int64_t tile, Interval keys,
-               float* s) const;
+  // Returns whether it also found the row's maximum.
+  bool AddBias(const Block& block, int64_t r, int64_t tile, Interval keys,
+               float* s, float& max) const;
   void AddProfile(const Block& block, int64_t r, int64_t tile, Interval keys,
                   float* s) const;
   void Cap(float* s, int64_t begin, int64_t end) const;
@@ -243,7 +245,7 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
 }
 
 inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
-                           int64_t hi, float* s, int64_t lds) {
+                           int64_t hi, float* s, int64_t lds, float* row_max) {
   const float* panels = packed_.Keys(block.b, block.h);
   for (int64_t p = lo; p < hi; p += kColsI) {
     Gemm<Into::kStore>(block.dot, kRows, 1, panels + p * packed_.depth, kCols,
@@ -263,12 +265,26 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
       row[j - tile] = kMinusInf;
     }
     if (q_stride_ > 0 || use_key_table_) AddTables(block, r, tile, keys, row);
+    float max = kMinusInf;
+    bool have_max = false;
     if (profile_ != nullptr) {
       AddProfile(block, r, tile, keys, row);
     } else if (ramp_ != nullptr || table_ != nullptr) {
-      AddBias(block, r, tile, keys, row);
+      have_max = AddBias(block, r, tile, keys, row, max);
     }
-    if (call_.softcap > 0.0F) Cap(row, keys.begin - tile, keys.end - tile);
+    if (call_.softcap > 0.0F) {
+      Cap(row, keys.begin - tile, keys.end - tile);
+      have_max = false;
+    }
+    if (row_max == nullptr) continue;
+    if (!have_max) {
+      VF vmax = hn::Set(kDF, kMinusInf);
+      for (int64_t j = keys.begin - tile; j < keys.end - tile; j += kLanesI) {
+        vmax = hn::Max(vmax, hn::LoadU(kDF, row + j));
+      }
+      max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
+    }
+    row_max[r] = max;
   }
 }
 
@@ -402,53 +418,71 @@ inline void Scorer::AddBand(const Block& block, int64_t tile, int64_t lo,
   }
 }
 
-inline void Scorer::AddBias(const Block& block, int64_t r, int64_t tile,
-                            Interval keys, float* s) const {
+inline bool Scorer::AddBias(const Block& block, int64_t r, int64_t tile,
+                            Interval keys, float* s, float& max) const {
   s -= tile;
   const int64_t h = block.h;
+  const int64_t m = block.position[r];
+  const Tokens& t = call_.Keys(block.b);
+  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
+  const int64_t end = std::min(keys.end, block.sees[r].end);
+  if (table_ != nullptr && (table_->buckets.grid || table_->buckets.special)) {
+    // Two-dimensional or with a token apart: key by key.
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t n = t.position[static_cast<size_t>(j)];
+      s[j] += PackedBias::Value(*table_, h, table_->buckets(m, n));
+    }
+    return false;
+  }
+  const bool one_run = t.runs.size() == 1 || t.RunOf(begin) == t.RunOf(end - 1);
+  const int64_t rel =
+      t.position[static_cast<size_t>(begin)] - m - (begin - keys.begin);
+  VF vmax = hn::Set(kDF, kMinusInf);
   if (ramp_ != nullptr) {
     const size_t head = static_cast<size_t>(h);
     const float past = static_cast<float>(ramp_->past[head] * kLog2E);
     const float future = static_cast<float>(-ramp_->future[head] * kLog2E);
-    const VF vpast = hn::Set(kDF, past), vfuture = hn::Set(kDF, future);
-    const VF lane = hn::Iota(kDF, 0.0F);
-    ForKeys(
-        block, r, keys,
-        [&](int64_t j, int64_t rel) {
-          const VF v = hn::Add(lane, hn::Set(kDF, static_cast<float>(rel)));
-          const VF slope =
-              hn::IfThenElse(hn::Lt(v, hn::Zero(kDF)), vpast, vfuture);
-          hn::StoreU(hn::MulAdd(v, slope, hn::LoadU(kDF, s + j)), kDF, s + j);
-        },
-        [&](int64_t j, int64_t rel) {
-          s[j] += static_cast<float>(rel) * (rel < 0 ? past : future);
-        });
-    return;
-  }
-  const BucketMap& buckets = table_->buckets;
-  const int64_t m = block.position[r];
-  if (buckets.grid || buckets.special) {
-    // Two-dimensional or with a token apart: key by key.
-    const Tokens& t = call_.Keys(block.b);
-    const int64_t end = std::min(keys.end, block.sees[r].end);
-    for (int64_t j = std::max(keys.begin, block.sees[r].begin); j < end; ++j) {
-      const int64_t n = t.position[static_cast<size_t>(j)];
-      s[j] += PackedBias::Value(*table_, h, buckets(m, n));
+    if (!one_run) {
+      for (int64_t j = begin; j < end; ++j) {
+        const float x =
+            static_cast<float>(t.position[static_cast<size_t>(j)] - m);
+        s[j] += x * (x < 0.0F ? past : future);
+      }
+      return false;
     }
-    return;
+    // rel counts up by whole numbers, exactly, in float.
+    VF x = hn::Add(hn::Iota(kDF, 0.0F), hn::Set(kDF, static_cast<float>(rel)));
+    const VF step = hn::Set(kDF, static_cast<float>(kLanesI));
+    const VF vpast = hn::Set(kDF, past), vfuture = hn::Set(kDF, future);
+    for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {
+      const VF slope = hn::IfThenElse(hn::Lt(x, hn::Zero(kDF)), vpast, vfuture);
+      const VF y = hn::MulAdd(x, slope, hn::LoadU(kDF, s + j));
+      vmax = hn::Max(vmax, y);
+      hn::StoreU(y, kDF, s + j);
+      x = hn::Add(x, step);
+    }
+  } else {
+    const PackedBias& bias = *packed_.bias;
+    const float* row = bias.Row(h);
+    const int64_t first = bias.map.first, width = bias.map.width();
+    if (!one_run) {
+      for (int64_t j = begin; j < end; ++j) {
+        s[j] +=
+            row[RelStart(t.position[static_cast<size_t>(j)] - m, first, width)];
+      }
+      return false;
+    }
+    int64_t at = rel;
+    for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {
+      const VF add = hn::LoadU(kDF, row + RelStart(at, first, width));
+      const VF y = hn::Add(hn::LoadU(kDF, s + j), add);
+      vmax = hn::Max(vmax, y);
+      hn::StoreU(y, kDF, s + j);
+      at += kLanesI;
+    }
   }
-  const PackedBias& bias = *packed_.bias;
-  const float* row = bias.Row(h);
-  const int64_t first = bias.map.first, width = bias.map.width();
-  ForKeys(
-      block, r, keys,
-      [&](int64_t j, int64_t rel) {
-        const VF add = hn::LoadU(kDF, row + RelStart(rel, first, width));
-        hn::StoreU(hn::Add(hn::LoadU(kDF, s + j), add), kDF, s + j);
-      },
-      [&](int64_t j, int64_t rel) {
-        s[j] += row[RelStart(rel, first, width)];
-      });
+  max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
+  return true;
 }
 
 inline void Scorer::AddProfile(const Block& block, int64_t r, int64_t tile,

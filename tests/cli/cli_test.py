@@ -245,6 +245,32 @@ class Files(unittest.TestCase):
             self.assertEqual(file.read(), "old")
 
 
+class Bench(unittest.TestCase):
+    SMALL = ("--length", "70", "--heads", "2", "--dim", "16", "--repeats", "1")
+
+    def test_json_has_every_key(self):
+        data = json.loads(good("bench", "--encodings", "alibi,shaw", "--json", *self.SMALL))
+        self.assertEqual(list(data), ["version", "threads", "simd", "machine", "heads", "length",
+                                      "dim", "repeats", "results"])
+        self.assertGreater(data["machine"]["fma_gflops"], 0)
+        rows = [(r["encoding"], r["direction"], r["causal"]) for r in data["results"]]
+        self.assertEqual(rows, [(name, direction, causal)
+                                for direction in ("forward", "backward")
+                                for causal in (False, True)
+                                for name in ("none", "alibi", "shaw")])
+        for r in data["results"]:
+            self.assertEqual(list(r), ["encoding", "direction", "causal", "milliseconds",
+                                       "of_fma_peak", "of_plain", "error"])
+            self.assertGreater(r["of_plain"]["median"], 0)
+            # Float32 against float64: some epsilons of 1.2e-7.
+            self.assertLess(r["error"], 2e-6)
+
+    def test_table(self):
+        out = good("bench", "--encodings", "rope", "--threads", "1", *self.SMALL)
+        self.assertIn("1 thread(s)", out)
+        self.assertEqual(len(re.findall(r"^rope ", out, re.MULTILINE)), 4)
+
+
 class Check(unittest.TestCase):
     def test_json_of_every_encoding(self):
         for name in NAMES:
