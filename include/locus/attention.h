@@ -100,8 +100,8 @@ struct PackedTokens {
 PackedTokens Pack(std::span<const int64_t> lengths);
 
 struct AttentionResult {
-  Tensor out;  // [B, Hq, Lq, Dv], of the type of q
-  Tensor lse;  // [B, Hq, Lq] f32; absent unless asked for
+  Tensor out = {};  // [B, Hq, Lq, Dv], of the type of q
+  Tensor lse = {};  // [B, Hq, Lq] f32; absent unless asked for
 };
 
 // Fused attention: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] of
@@ -118,6 +118,11 @@ class Encoding;
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Encoding& encoding,
                           const AttentionOptions& options = {});
+
+// Joins the results of the same queries over two disjoint sets of keys: what
+// one call over all of them gives. Both need lse. So attention may be split
+// over keys, cached or on other machines, and put together in any order.
+AttentionResult Merge(const AttentionResult& a, const AttentionResult& b);
 
 struct AttentionGrads {
   Tensor d_q;  // in the shapes and types of q, k and v

@@ -1,0 +1,105 @@
+#include "core/buffer.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace locus {
+namespace {
+
+constexpr size_t kLargePage = size_t{2} << 20;
+
+struct Block {
+  float* data = nullptr;
+  int64_t floats = 0;
+};
+
+Block Allocate(int64_t floats) {
+  // Large arrays on large pages: walking a panel then misses the TLB a
+  // thousand times less often.
+  const size_t wanted = static_cast<size_t>(floats) * sizeof(float);
+  const size_t align = wanted >= kLargePage ? kLargePage : 64;
+  const size_t bytes = (wanted + align - 1) / align * align;
+  auto* data = static_cast<float*>(std::aligned_alloc(align, bytes));
+  if (data == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  if (align == kLargePage) {
+    madvise(data, bytes, MADV_HUGEPAGE);  // a hint: may fail
+  }
+#endif
+  return {.data = data, .floats = static_cast<int64_t>(bytes / sizeof(float))};
+}
+
+// Large blocks between calls.
+class Store {
+ public:
+  static Store& Get() {
+    // Never destroyed: buffers of other threads may outlive static destruction.
+    static auto* store = new Store();
+    return *store;
+  }
+
+  // The smallest block that is large enough and not twice as large as needed.
+  Block Take(int64_t floats) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    size_t best = blocks_.size();
+    for (size_t n = 0; n < blocks_.size(); ++n) {
+      const int64_t size = blocks_[n].floats;
+      if (size < floats || size > 2 * floats) continue;
+      if (best == blocks_.size() || size < blocks_[best].floats) best = n;
+    }
+    if (best == blocks_.size()) return {};
+    const Block block = blocks_[best];
+    blocks_.erase(blocks_.begin() + static_cast<int64_t>(best));
+    held_ -= block.floats;
+    return block;
+  }
+
+  // Returns false if it would hold too much.
+  bool Keep(Block block) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (held_ + block.floats > kMostFloats) return false;
+    blocks_.push_back(block);
+    held_ += block.floats;
+    return true;
+  }
+
+ private:
+  // 64 MiB: the packed keys and values of [1, 16, 4096, 64].
+  static constexpr int64_t kMostFloats = int64_t{16} << 20;
+
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+  int64_t held_ = 0;
+};
+
+// Below this the allocator is quick by itself.
+constexpr int64_t kLargeFloats = int64_t{64} << 10;
+
+void Release(Block block) {
+  if (block.floats >= kLargeFloats && Store::Get().Keep(block)) return;
+  std::free(block.data);
+}
+
+}  // namespace
+
+FloatBuffer::~FloatBuffer() {
+  if (data_ != nullptr) Release({.data = data_, .floats = capacity_});
+}
+
+void FloatBuffer::Resize(int64_t count) {
+  if (count <= capacity_) return;
+  Block block;
+  if (count >= kLargeFloats) block = Store::Get().Take(count);
+  if (block.data == nullptr) block = Allocate(count);
+  if (data_ != nullptr) Release({.data = data_, .floats = capacity_});
+  data_ = block.data;
+  capacity_ = block.floats;
+}
+
+}  // namespace locus
