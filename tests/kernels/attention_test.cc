@@ -96,7 +96,7 @@ TEST(FusedAttentionTest, LongSequencesEqualReference) {
 }
 
 TEST(FusedAttentionTest, BitsDoNotDependOnThreads) {
-  for (uint64_t seed : {1, 2, 3}) {
+  for (uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
     CallConfig config{.q_len = 400,
                       .k_len = 400,
                       .head_dim = 16,
