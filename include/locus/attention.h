@@ -25,7 +25,9 @@ struct Window {
 // the query's (causal), and the offset lies in the window.
 struct AttentionOptions {
   bool causal = false;
-  // Empty: the encoding's own, usually 1 / sqrt(head_dim).
+  // What an encoding is lowered with; empty: its own, usually
+  // 1 / sqrt(head_dim). Terms carry the scale already: calls with Terms do not
+  // look here.
   std::optional<double> scale = {};
   std::optional<Window> window = {};
   // cap * tanh(s / cap); 0 is off.

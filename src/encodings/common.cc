@@ -80,16 +80,18 @@ Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
   return rows;
 }
 
+void CheckSpan(const char* what, int64_t lo, int64_t hi) {
+  // 2^27 float64 values are 1 GiB: past any length that attention can run.
+  constexpr int64_t kMost = int64_t{1} << 27;
+  if (hi - lo >= kMost) {
+    Fail("{} span {} .. {}, more than 2^27 in one call", what, lo, hi);
+  }
+}
+
 Lowered LowerInput(const Shape& shape, int64_t dim, int64_t widen,
                    const RowFiller& fill) {
   const int64_t first = shape.MinPosition();
-  // More positions than this would be a table past any memory: somebody mixed
-  // far-apart positions in one call.
-  constexpr int64_t kMostRows = int64_t{1} << 28;
-  if (shape.MaxPosition() - first >= kMostRows) {
-    Fail("positions {} .. {} are too far apart for one input table", first,
-         shape.MaxPosition());
-  }
+  CheckSpan("the positions of an input table", first, shape.MaxPosition());
   std::vector<int64_t> positions;
   for (int64_t p = first; p <= shape.MaxPosition(); ++p) positions.push_back(p);
   Lowered lowered = LowerPlain(shape);
@@ -107,6 +109,7 @@ Lowered LowerPlain(const Shape& shape) {
 
 BiasTable BiasByOffset(const Shape& shape,
                        const std::function<double(int64_t, int64_t)>& value) {
+  CheckSpan("the offsets of a bias", shape.min_offset, shape.max_offset);
   BiasTable bias;
   bias.buckets = BucketMap::Identity(shape.min_offset, shape.max_offset);
   const int64_t count = bias.buckets.count;

@@ -47,6 +47,10 @@ Lowered LowerInput(const Shape& shape, int64_t dim, int64_t widen,
 // Terms with nothing but the default scale.
 Lowered LowerPlain(const Shape& shape);
 
+// Fails if lo .. hi are more numbers than a row of a table may have: somebody
+// mixed far-apart positions in one call.
+void CheckSpan(const char* what, int64_t lo, int64_t hi);
+
 // A bias given by a formula, as a table with one bucket for each offset of the
 // shape: value(h, offset).
 BiasTable BiasByOffset(const Shape& shape,

@@ -99,6 +99,8 @@ Lowered Fire::Lower(const Shape& shape) const {
   BiasProfile profile;
   const int64_t reach =
       std::max(std::abs(shape.min_offset), std::abs(shape.max_offset));
+  CheckSpan("the distances of FIRE", 0, reach);
+  CheckSpan("the query positions of FIRE", shape.min_q_pos, shape.max_q_pos);
   for (int64_t d = 0; d <= reach; ++d) {
     profile.distance.push_back(Psi(c, static_cast<double>(d)));
   }

@@ -26,6 +26,7 @@ Sandwich::Sandwich(int64_t heads, int64_t dim, double base) : heads_(heads) {
 
 Lowered Sandwich::Lower(const Shape& shape) const {
   CheckCallHeads("Sandwich", heads_, shape);
+  CheckSpan("the offsets of a bias", shape.min_offset, shape.max_offset);
   // The sum is the same for every head: evaluate it once an offset.
   std::vector<double> sums;
   for (int64_t o = shape.min_offset; o <= shape.max_offset; ++o) {

@@ -49,9 +49,9 @@ Sinusoidal::Sinusoidal(int64_t dim, SinusoidalOptions options)
   if (inclusive && dim < 4) {
     Fail("inclusive sinusoids need a dim of at least 4, got {}", dim);
   }
-  const double denominator =
-      inclusive ? static_cast<double>(dim / 2 - 1) : static_cast<double>(dim);
-  for (int64_t i = 0; i < dim / 2; ++i) {
+  const int64_t half = dim / 2;
+  const double denominator = static_cast<double>(inclusive ? half - 1 : dim);
+  for (int64_t i = 0; i < half; ++i) {
     const double numerator = static_cast<double>(inclusive ? i : 2 * i);
     frequencies_.push_back(std::pow(options.base, -numerator / denominator));
   }

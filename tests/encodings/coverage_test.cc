@@ -87,5 +87,27 @@ TEST(CoverageTest, RefusesBadExampleOptions) {
   }
 }
 
+// Positions 0 and 10^12 in one call: no table may be laid out between them.
+TEST(CoverageTest, FarApartPositionsAreServedOrRefused) {
+  for (const EncodingInfo& info : Encodings()) {
+    const auto encoding = info.example({});
+    Shape shape = Shape::SelfAttention(8, 64, 1);
+    shape.max_q_pos = shape.max_offset = 1'000'000'000'000;
+    try {
+      encoding->Lower(shape);
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("000000"), std::string::npos)
+          << info.name << ": " << e.what();
+    }
+  }
+  EXPECT_EQ(ErrorOf([] {
+              Shape shape = Shape::SelfAttention(8, 64, 1);
+              shape.max_offset = int64_t{1} << 40;
+              FindEncoding("kerple").example({})->Lower(shape);
+            }),
+            "the offsets of a bias span 0 .. 1099511627776, more than 2^27 in "
+            "one call");
+}
+
 }  // namespace
 }  // namespace locus::testing

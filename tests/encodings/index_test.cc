@@ -79,7 +79,8 @@ TEST(IndexTest, RefusesBadInput) {
   Shape wide = Shape::SelfAttention(1, 8, 4);
   wide.max_k_pos = int64_t{1} << 30;
   EXPECT_EQ(ErrorOf([&] { Index(8).Lower(wide); }),
-            "positions 0 .. 1073741824 are too far apart for one input table");
+            "the positions of an input table span 0 .. 1073741824, more than "
+            "2^27 in one call");
 }
 
 }  // namespace
