@@ -134,13 +134,21 @@ struct AttentionGrads {
 };
 
 // Gradients of sum(d_out * out), given what Attention returned with
-// return_lse. The same bits for any number of threads. A bias ramp has no
-// gradient here: its slopes are not trained.
+// return_lse. The same bits for any number of threads.
 AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const Tensor& k, const Tensor& v,
                                  const AttentionResult& forward,
                                  const Terms& terms,
                                  const AttentionOptions& options = {});
+
+// The same for an encoding, with the gradients of its parameters (see
+// encoding.h).
+struct EncodingGrads;
+EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                const Tensor& k, const Tensor& v,
+                                const AttentionResult& forward,
+                                const Encoding& encoding,
+                                const AttentionOptions& options = {});
 
 }  // namespace locus
 

@@ -28,6 +28,14 @@ struct Param {
 };
 using ParamGrads = std::vector<Param>;
 
+// What AttentionBackward (attention.h) returns for an encoding.
+struct EncodingGrads {
+  Tensor d_q = {};  // in the shapes and types of q, k and v
+  Tensor d_k = {};
+  Tensor d_v = {};
+  ParamGrads params = {};  // as Encoding::Params(), f64; empty: none
+};
+
 // A positional encoding: parameters, and how they become terms.
 class Encoding {
  public:

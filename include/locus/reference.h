@@ -38,16 +38,10 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   const Encoding& encoding,
                   const AttentionOptions& options = {});
 
-struct EncodingBackward {
-  Tensor d_q = {};
-  Tensor d_k = {};
-  Tensor d_v = {};
-  ParamGrads params;
-};
-EncodingBackward AttentionBackward(const Tensor& d_out, const Tensor& q,
-                                   const Tensor& k, const Tensor& v,
-                                   const Encoding& encoding,
-                                   const AttentionOptions& options = {});
+EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                const Tensor& k, const Tensor& v,
+                                const Encoding& encoding,
+                                const AttentionOptions& options = {});
 
 // The logits s_ij before the soft-cap, -inf where masked, of one batch entry
 // and head: [Lq, Lk] f64.

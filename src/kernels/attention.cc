@@ -74,8 +74,6 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                        .d_k = Tensor::Zeros(k.dtype(), k.shape()),
                        .d_v = Tensor::Zeros(v.dtype(), v.shape()),
                        .terms = ZeroGrads(terms)};
-  const bool ramp_only =
-      terms.bias && std::holds_alternative<BiasRamp>(*terms.bias);
   const kernels::BackwardCall args{
       .call = call,
       .d_out = kernels::Rows(d_out),
@@ -85,7 +83,7 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
       .d_k = &grads.d_k,
       .d_v = &grads.d_v,
       .want_terms = terms.extra_dot || terms.q_table || terms.k_table ||
-                    terms.v_table || (terms.bias && !ramp_only),
+                    terms.v_table || terms.bias,
       .grads = &grads.terms};
   kernels::Backward(args, ThreadsFor(s, options.threads));
   return grads;
@@ -97,6 +95,21 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const CallSizes sizes = CheckCall(q, k, v, options);
   const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
   return Attention(q, k, v, encoding.Lower(shape).terms, options);
+}
+
+EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                const Tensor& k, const Tensor& v,
+                                const AttentionResult& forward,
+                                const Encoding& encoding,
+                                const AttentionOptions& options) {
+  const CallSizes sizes = CheckCall(q, k, v, options);
+  const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+  const AttentionGrads grads = AttentionBackward(
+      d_out, q, k, v, forward, encoding.Lower(shape).terms, options);
+  return {.d_q = grads.d_q,
+          .d_k = grads.d_k,
+          .d_v = grads.d_v,
+          .params = encoding.PullBack(shape, grads.terms)};
 }
 
 }  // namespace locus

@@ -107,8 +107,8 @@ class ForwardTask {
 
  private:
   void Tile(Block& block, int64_t index, int64_t tile);
-  void AddByRel(const Block& block, int64_t r, int64_t tile, Interval keys,
-                const float* p, float keep, float* by_rel) const;
+  void AddByRel(const Block& block, int64_t r, Interval keys, const float* p,
+                float keep, float* by_rel) const;
   void MultiplyValues(const Block& block, int64_t tile, int64_t lo, int64_t hi,
                       const float* p, const float* keep, float* out) const;
   void Finish(const Block& block, int64_t index, Tensor& out, float* lse);
@@ -180,8 +180,10 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
     if (keys.begin == keys.end) continue;
     RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
     keep[r] = SoftmaxRow(row, keys.begin, keys.end, max[r], state);
+    for (int64_t j = keys.begin; j < block.sees[r].begin; ++j) row[j] = 0.0F;
+    for (int64_t j = block.sees[r].end; j < keys.end; ++j) row[j] = 0.0F;
     if (rel_stride_ > 0) {
-      AddByRel(block, r, tile, keys, row, keep[r],
+      AddByRel(block, r, keys, row, keep[r],
                scratch_.by_rel.data() + (index * kRowsI + r) * rel_stride_);
     }
   }
@@ -211,17 +213,16 @@ inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
     return;
   }
   for (int64_t c = 0; c < out_stride_; c += kColsI) {
-    Gemm<Into::kScaleAdd>(p + (lo - tile), 1, static_cast<size_t>(lds_),
-                          packed_.Values(block.b, block.h, lo, c), kCols,
-                          static_cast<size_t>(hi - lo), keep, out + c,
-                          static_cast<size_t>(out_stride_));
+    Product(p + (lo - tile), 1, static_cast<size_t>(lds_),
+            packed_.Values(block.b, block.h, lo, c), kCols,
+            static_cast<size_t>(hi - lo),
+            ScaleAddTo{keep, out + c, static_cast<size_t>(out_stride_)});
   }
 }
 
-inline void ForwardTask::AddByRel(const Block& block, int64_t r, int64_t tile,
-                                  Interval keys, const float* p, float keep,
+inline void ForwardTask::AddByRel(const Block& block, int64_t r, Interval keys,
+                                  const float* p, float keep,
                                   float* by_rel) const {
-  (void)tile;
   const RelMap& map = packed_.v_table->map;
   const int64_t width = map.width();
   if (keep != 1.0F) {
@@ -278,14 +279,11 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
         row[kRelPad + width - 1] += row[kRelPad + width + e];
       }
     }
-    float one[kRows];
-    std::fill_n(one, kRows, 1.0F);
     for (int64_t c = 0; c < out_stride_; c += kColsI) {
-      Gemm<Into::kScaleAdd>(w + kRelPad, 1, static_cast<size_t>(rel_stride_),
-                            table.Head(block.h) + c,
-                            static_cast<size_t>(table.stride),
-                            static_cast<size_t>(width), one, o + c,
-                            static_cast<size_t>(out_stride_));
+      Product(w + kRelPad, 1, static_cast<size_t>(rel_stride_),
+              table.Head(block.h) + c, static_cast<size_t>(table.stride),
+              static_cast<size_t>(width),
+              AddTo{o + c, static_cast<size_t>(out_stride_)});
     }
   }
   for (int64_t r = 0; r < block.count; ++r) {
@@ -312,7 +310,8 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
 void ForwardF32(const Call& call, Tensor& out, float* lse, int threads) {
   const CallSizes& s = call.sizes;
   if (s.batch * s.q_heads * s.q_len == 0) return;
-  const Packed packed(call, threads);
+  Packed packed(call, threads);
+  packed.Pack(0, s.batch * s.kv_heads, /*with_values=*/true);
   const bool whole_heads = call.terms.k_table && !packed.fold_key_row;
   const int64_t queries = whole_heads ? s.q_len : kTaskQueries;
   const int64_t parts = (s.q_len + queries - 1) / queries;

@@ -370,6 +370,11 @@ RelMap::RelMap(const BucketMap& map, const Shape& shape) {
   for (int64_t offset = hi; offset >= lo; --offset) {
     bucket.push_back(map.OfOffset(offset));
   }
+  same_until.assign(bucket.size(), width());
+  for (size_t e = bucket.size() - 1; e-- > 0;) {
+    same_until[e] = bucket[e] == bucket[e + 1] ? same_until[e + 1]
+                                               : static_cast<int64_t>(e) + 1;
+  }
 }
 
 }  // namespace locus::kernels

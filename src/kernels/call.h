@@ -2,6 +2,7 @@
 #ifndef LOCUS_SRC_KERNELS_CALL_H_
 #define LOCUS_SRC_KERNELS_CALL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -120,8 +121,21 @@ struct RelMap {
 
   int64_t first = 0;
   std::vector<int32_t> bucket;
+  std::vector<int64_t> same_until;  // the next entry of another bucket
 
   int64_t width() const { return static_cast<int64_t>(bucket.size()); }
+  int32_t Bucket(int64_t rel) const {
+    const int64_t e = std::clamp<int64_t>(rel - first, 0, width() - 1);
+    return bucket[static_cast<size_t>(e)];
+  }
+  // The bucket of all of rel .. rel + count - 1, or -1 if they differ.
+  int32_t SharedBucket(int64_t rel, int64_t count) const {
+    const int64_t last = width() - 1;
+    const auto e =
+        static_cast<size_t>(std::clamp<int64_t>(rel - first, 0, last));
+    return std::min(rel - first + count - 1, last) < same_until[e] ? bucket[e]
+                                                                   : -1;
+  }
 };
 
 }  // namespace locus::kernels

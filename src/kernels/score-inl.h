@@ -8,6 +8,8 @@
 #define LOCUS_SRC_KERNELS_SCORE_INL_H_
 #endif
 
+#include <hwy/contrib/math/math-inl.h>
+
 #include <limits>
 
 #include "kernels/pack-inl.h"
@@ -36,7 +38,7 @@ struct Block {
   Interval sees[kRows];
   int64_t position[kRows];
   Interval any;            // the union of what the rows see
-  bool linear = false;     // positions rise by one
+  Interval all;            // what all of them see
   float* dot = nullptr;    // [depth][kRows], scaled, rotated, extended
   float* plain = nullptr;  // [D][kRows], scaled
   float* q_row = nullptr;  // q.Tq by rel, padded: [kRows][q_stride]
@@ -67,15 +69,7 @@ inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
   const float* panels = packed.Keys(b, h);
   if (call.terms.rotate || packed.extra > 0) {
     plain_.Resize(cols_ * dim);
-    std::vector<float> row(static_cast<size_t>(dim));
-    for (int64_t j = 0; j < cols_; ++j) {
-      std::fill(row.begin(), row.end(), 0.0F);
-      if (j < call.Keys(b).size()) {
-        call.k.Load(b, call.KvHead(h),
-                    call.Keys(b).source[static_cast<size_t>(j)], row.data());
-      }
-      WriteColumn(row.data(), dim, j, plain_.data());
-    }
+    PackRows(call.k, call.Keys(b), b, call.KvHead(h), cols_, plain_.data());
     panels = plain_.data();
   }
   table_.Resize(dim * kRowsI);
@@ -88,10 +82,10 @@ inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
       }
     }
     for (int64_t p = 0; p < cols_; p += kColsI) {
-      Gemm<Into::kStore>(table_.data(), kRows, 1, panels + p * dim, kCols,
-                         static_cast<size_t>(dim), nullptr,
-                         values_.data() + t * cols_ + p,
-                         static_cast<size_t>(cols_));
+      Product(
+          table_.data(), kRows, 1, panels + p * dim, kCols,
+          static_cast<size_t>(dim),
+          Store{values_.data() + t * cols_ + p, static_cast<size_t>(cols_)});
     }
   }
 }
@@ -110,6 +104,13 @@ class Scorer {
       q_stride_ = packed_.q_table->cols + 2 * kRelPad;
     }
     use_key_table_ = terms.k_table && !packed_.fold_key_row;
+    by_rel_ = packed_.bias != nullptr &&
+              !(table_ != nullptr &&
+                (table_->buckets.grid || table_->buckets.special));
+    // What is laid out by rel is added while a product is in registers. Of two
+    // such terms, the bias joins the band, or is added afterwards.
+    late_bias_ = terms.bias && !(by_rel_ && q_stride_ == 0);
+    late_ = use_key_table_ || late_bias_ || call_.softcap > 0.0F;
   }
 
   // Floats that Prepare needs a block.
@@ -169,15 +170,23 @@ class Scorer {
   }
 
  private:
-  void AddBand(const Block& block, int64_t tile, int64_t lo, int64_t hi,
-               float* s, int64_t lds);
-  void AddTables(const Block& block, int64_t r, int64_t tile, Interval keys,
-                 float* s) const;
-  // Returns whether it also found the row's maximum.
-  bool AddBias(const Block& block, int64_t r, int64_t tile, Interval keys,
-               float* s, float& max) const;
-  void AddProfile(const Block& block, int64_t r, int64_t tile, Interval keys,
-                  float* s) const;
+  // Rows that are added to scores, by rel and padded as PadRel: that of query r
+  // at rows + r * stride. None: rows is nullptr.
+  struct ByRel {
+    const float* rows = nullptr;
+    int64_t stride = 0;
+    int64_t first = 0, width = 0;
+  };
+  // For keys of one run.
+  ByRel AddedRows(const Block& block, Interval keys);
+  ByRel Band(const Block& block, int64_t first_rel, int64_t last_rel);
+
+  // Add to the scores s, indexed by key, of row r.
+  void AddScattered(const Block& block, int64_t r, Interval keys, float* s);
+  void AddKeyTable(const Block& block, int64_t r, Interval keys,
+                   float* s) const;
+  void AddBias(const Block& block, int64_t r, Interval keys, float* s) const;
+  void AddProfile(const Block& block, int64_t r, Interval keys, float* s) const;
   void Cap(float* s, int64_t begin, int64_t end) const;
 
   const Packed& packed_;
@@ -187,6 +196,9 @@ class Scorer {
   const BiasTable* table_ = nullptr;
   const KeyTable* key_table_ = nullptr;
   bool use_key_table_ = false;
+  bool by_rel_ = false;     // the bias is a row by rel
+  bool late_bias_ = false;  // the bias is added after the product
+  bool late_ = false;       // something is
   int64_t q_stride_ = 0;
   FloatBuffer band_;
 };
@@ -202,12 +214,19 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
   block.plain = block.dot + packed_.depth * kRowsI;
   block.q_row = block.plain + dim * kRowsI;
   block.any = {std::numeric_limits<int64_t>::max(), 0};
-  block.linear = true;
-  std::vector<float> dot(static_cast<size_t>(packed_.depth));
-  std::vector<float> plain(static_cast<size_t>(dim));
+  block.all = {0, std::numeric_limits<int64_t>::max()};
+  // Rows are loaded four at a time and written as columns.
+  std::vector<float> rows(static_cast<size_t>(4 * (packed_.depth + dim)), 0.0F);
+  float* dot[4];
+  float* plain[4];
+  for (int64_t n = 0; n < 4; ++n) {
+    dot[n] = rows.data() + n * packed_.depth;
+    plain[n] = rows.data() + 4 * packed_.depth + n * dim;
+  }
   for (int64_t r = 0; r < kRowsI; ++r) {
+    const int64_t n = r % 4;
     if (r < count) {
-      packed_.LoadQuery(b, h, first + r, dot.data(), plain.data());
+      packed_.LoadQuery(b, h, first + r, dot[n], plain[n]);
       block.sees[r] = call_.Sees(b, first + r);
       block.position[r] =
           call_.Queries(b).position[static_cast<size_t>(first + r)];
@@ -215,28 +234,35 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
         block.any.begin = std::min(block.any.begin, block.sees[r].begin);
         block.any.end = std::max(block.any.end, block.sees[r].end);
       }
-      block.linear &= block.position[r] == block.position[0] + r;
+      block.all.begin = std::max(block.all.begin, block.sees[r].begin);
+      block.all.end = std::min(block.all.end, block.sees[r].end);
     } else {
-      std::fill(dot.begin(), dot.end(), 0.0F);
-      std::fill(plain.begin(), plain.end(), 0.0F);
+      std::fill_n(dot[n], packed_.depth, 0.0F);
+      std::fill_n(plain[n], dim, 0.0F);
       block.sees[r] = {0, 0};
-      block.position[r] = block.position[0] + r;
+      block.position[r] = block.position[0];
     }
-    for (int64_t d = 0; d < packed_.depth; ++d) {
-      block.dot[d * kRowsI + r] = dot[static_cast<size_t>(d)];
-    }
-    for (int64_t d = 0; d < dim; ++d) {
-      block.plain[d * kRowsI + r] = plain[static_cast<size_t>(d)];
+    if (n == 3) {
+      Transpose4(dot[0], dot[1], dot[2], dot[3],
+                 static_cast<size_t>(packed_.depth), block.dot + r - 3, kRows);
+      Transpose4(plain[0], plain[1], plain[2], plain[3],
+                 static_cast<size_t>(dim), block.plain + r - 3, kRows);
+    } else if (r >= kRowsI / 4 * 4) {
+      for (int64_t d = 0; d < packed_.depth; ++d) {
+        block.dot[d * kRowsI + r] = dot[n][d];
+      }
+      for (int64_t d = 0; d < dim; ++d) {
+        block.plain[d * kRowsI + r] = plain[n][d];
+      }
     }
   }
   if (q_stride_ > 0) {
     // q.Tq[rel] for every rel of the table, once a query.
     const PackedTable& table = *packed_.q_table;
     for (int64_t p = 0; p < table.cols; p += kColsI) {
-      Gemm<Into::kStore>(block.plain, kRows, 1, table.Head(h) + p * dim, kCols,
-                         static_cast<size_t>(dim), nullptr,
-                         block.q_row + kRelPad + p,
-                         static_cast<size_t>(q_stride_));
+      Product(block.plain, kRows, 1, table.Head(h) + p * dim, kCols,
+              static_cast<size_t>(dim),
+              Store{block.q_row + kRelPad + p, static_cast<size_t>(q_stride_)});
     }
     for (int64_t r = 0; r < kRowsI; ++r) {
       PadRel(block.q_row + r * q_stride_, table.map.width());
@@ -244,250 +270,251 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
   }
 }
 
+inline Scorer::ByRel Scorer::AddedRows(const Block& block, Interval keys) {
+  if (q_stride_ > 0) {
+    const RelMap& map = packed_.q_table->map;
+    return {.rows = block.q_row,
+            .stride = q_stride_,
+            .first = map.first,
+            .width = map.width()};
+  }
+  if (packed_.q_table_band) {
+    const Tokens& t = call_.Keys(block.b);
+    const int64_t n0 = t.position[static_cast<size_t>(keys.begin)];
+    const int64_t n1 = t.position[static_cast<size_t>(keys.end - 1)];
+    int64_t low = block.position[0], high = low;
+    for (int64_t r = 1; r < block.count; ++r) {
+      low = std::min(low, block.position[r]);
+      high = std::max(high, block.position[r]);
+    }
+    return Band(block, n0 - high, n1 - low);
+  }
+  if (by_rel_) {
+    return {.rows = packed_.bias->Row(block.h),
+            .stride = 0,
+            .first = packed_.bias->map.first,
+            .width = packed_.bias->map.width()};
+  }
+  return {};
+}
+
+// q.Tq (and the bias) for rels [first_rel, last_rel]: one GEMM over the table's
+// own columns.
+inline Scorer::ByRel Scorer::Band(const Block& block, int64_t first_rel,
+                                  int64_t last_rel) {
+  const PackedTable& table = *packed_.q_table;
+  const int64_t dim = call_.sizes.head_dim;
+  const int64_t end = table.map.width() - 1;
+  const int64_t from = AlignDown(
+      std::clamp<int64_t>(first_rel - table.map.first, 0, end), kColsI);
+  const int64_t to =
+      std::clamp<int64_t>(last_rel - table.map.first, 0, end) + 1;
+  const int64_t width = AlignUp(to - from, kColsI);
+  const int64_t stride = width + 2 * kRelPad;
+  band_.Resize(stride * kRowsI);
+  for (int64_t p = 0; p < width; p += kColsI) {
+    const float* panel = table.Head(block.h) + (from + p) * dim;
+    const Store store{band_.data() + kRelPad + p, static_cast<size_t>(stride)};
+    if (by_rel_) {
+      const RelMap& map = packed_.bias->map;
+      const int64_t at =
+          RelStart(table.map.first + from + p, map.first, map.width());
+      Product(block.plain, kRows, 1, panel, kCols, static_cast<size_t>(dim),
+              AddRow<Store>{packed_.bias->Row(block.h) + at, store});
+    } else {
+      Product(block.plain, kRows, 1, panel, kCols, static_cast<size_t>(dim),
+              store);
+    }
+  }
+  for (int64_t r = 0; r < kRowsI; ++r) {
+    PadRel(band_.data() + r * stride, to - from);
+  }
+  return {.rows = band_.data(),
+          .stride = stride,
+          .first = table.map.first + from,
+          .width = to - from};
+}
+
 inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
                            int64_t hi, float* s, int64_t lds, float* row_max) {
   const float* panels = packed_.Keys(block.b, block.h);
+  const size_t depth = static_cast<size_t>(packed_.depth);
+  const Tokens& t = call_.Keys(block.b);
+  const Interval seen{std::max(lo, block.any.begin),
+                      std::min(hi, block.any.end)};
+  const bool one_run =
+      t.runs.size() == 1 || t.RunOf(seen.begin) == t.RunOf(seen.end - 1);
+  // Panels that every row sees whole need no mask, and their maximum is taken
+  // while they are in registers, unless something is added later.
+  const Interval whole{AlignUp(std::max(block.all.begin, lo), kColsI),
+                       AlignDown(std::min(block.all.end, hi), kColsI)};
+  const bool max_early = row_max != nullptr && !late_ &&
+                         (one_run || (!packed_.q_table && !by_rel_));
+  HWY_ALIGN float max[kRows * kLanes];
+  std::fill_n(max, kRows * kLanes, kMinusInf);
+  const ByRel added = one_run ? AddedRows(block, seen) : ByRel{};
+  const float* rows[kRows];
   for (int64_t p = lo; p < hi; p += kColsI) {
-    Gemm<Into::kStore>(block.dot, kRows, 1, panels + p * packed_.depth, kCols,
-                       static_cast<size_t>(packed_.depth), nullptr,
-                       s + (p - tile), static_cast<size_t>(lds));
+    const float* panel = panels + p * packed_.depth;
+    const Store store{s + (p - tile), static_cast<size_t>(lds)};
+    const StoreMax store_max{store.c, store.ldc, max};
+    const bool with_max = max_early && p >= whole.begin && p < whole.end;
+    if (added.rows != nullptr) {
+      // The position of the panel's first key, also where that is not seen.
+      const int64_t n =
+          t.position[static_cast<size_t>(seen.begin)] + (p - seen.begin);
+      for (int64_t r = 0; r < kRowsI; ++r) {
+        rows[r] = added.rows + r * added.stride +
+                  RelStart(n - block.position[r], added.first, added.width);
+      }
+      if (with_max) {
+        Product(block.dot, kRows, 1, panel, kCols, depth,
+                AddRows<StoreMax>{rows, store_max});
+      } else {
+        Product(block.dot, kRows, 1, panel, kCols, depth,
+                AddRows<Store>{rows, store});
+      }
+    } else if (with_max) {
+      Product(block.dot, kRows, 1, panel, kCols, depth, store_max);
+    } else {
+      Product(block.dot, kRows, 1, panel, kCols, depth, store);
+    }
   }
-  if (packed_.q_table_band) AddBand(block, tile, lo, hi, s, lds);
   for (int64_t r = 0; r < block.count; ++r) {
     const Interval keys = Vectors(block, r, lo, hi);
     if (keys.begin == keys.end) continue;
-    float* row = s + r * lds;
+    float* row = s + r * lds - tile;  // indexed by key
     // Lanes of the first and last vector that the row does not see.
     for (int64_t j = keys.begin; j < block.sees[r].begin; ++j) {
-      row[j - tile] = kMinusInf;
+      row[j] = kMinusInf;
     }
     for (int64_t j = std::min(block.sees[r].end, keys.end); j < keys.end; ++j) {
-      row[j - tile] = kMinusInf;
+      row[j] = kMinusInf;
     }
-    if (q_stride_ > 0 || use_key_table_) AddTables(block, r, tile, keys, row);
-    float max = kMinusInf;
-    bool have_max = false;
-    if (profile_ != nullptr) {
-      AddProfile(block, r, tile, keys, row);
-    } else if (ramp_ != nullptr || table_ != nullptr) {
-      have_max = AddBias(block, r, tile, keys, row, max);
-    }
-    if (call_.softcap > 0.0F) {
-      Cap(row, keys.begin - tile, keys.end - tile);
-      have_max = false;
-    }
+    if (!one_run) AddScattered(block, r, keys, row);
+    if (use_key_table_) AddKeyTable(block, r, keys, row);
+    if (late_bias_ && one_run) AddBias(block, r, keys, row);
+    if (call_.softcap > 0.0F) Cap(row, keys.begin, keys.end);
     if (row_max == nullptr) continue;
-    if (!have_max) {
-      VF vmax = hn::Set(kDF, kMinusInf);
-      for (int64_t j = keys.begin - tile; j < keys.end - tile; j += kLanesI) {
-        vmax = hn::Max(vmax, hn::LoadU(kDF, row + j));
+    VF vmax = hn::Load(kDF, max + r * kLanesI);
+    for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {
+      if (max_early && j == whole.begin && whole.begin < whole.end) {
+        j = whole.end;
+        if (j >= keys.end) break;
       }
-      max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
+      vmax = hn::Max(vmax, hn::LoadU(kDF, row + j));
     }
-    row_max[r] = max;
+    row_max[r] = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
   }
 }
 
-inline void Scorer::AddTables(const Block& block, int64_t r, int64_t tile,
-                              Interval keys, float* s) const {
-  s -= tile;  // index by key
+// What Scores adds in registers where positions are consecutive, key by key.
+inline void Scorer::AddScattered(const Block& block, int64_t r, Interval keys,
+                                 float* s) {
+  const Tokens& t = call_.Keys(block.b);
+  const int64_t m = block.position[r];
+  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
+  const int64_t end = std::min(keys.end, block.sees[r].end);
   if (q_stride_ > 0) {
     const RelMap& map = packed_.q_table->map;
     const float* row = block.q_row + r * q_stride_;
-    ForKeys(
-        block, r, keys,
-        [&](int64_t j, int64_t rel) {
-          const VF add =
-              hn::LoadU(kDF, row + RelStart(rel, map.first, map.width()));
-          hn::StoreU(hn::Add(hn::LoadU(kDF, s + j), add), kDF, s + j);
-        },
-        [&](int64_t j, int64_t rel) {
-          s[j] += row[RelStart(rel, map.first, map.width())];
-        });
-  }
-  if (use_key_table_) {
-    const RelMap& map = packed_.k_map;
-    const int64_t last = map.width() - 1;
-    const float scale = packed_.ScaleOf(block.position[r]);
-    const VF vscale = hn::Set(kDF, scale);
-    const auto bucket = [&](int64_t rel) {
-      const int64_t e = std::clamp<int64_t>(rel - map.first, 0, last);
-      return map.bucket[static_cast<size_t>(e)];
-    };
-    HWY_ALIGN float gathered[kLanes];
-    ForKeys(
-        block, r, keys,
-        [&](int64_t j, int64_t rel) {
-          // Buckets of far keys are shared: mostly one row serves a vector.
-          const int32_t b0 = bucket(rel);
-          VF add;
-          if (b0 == bucket(rel + kLanesI - 1) &&
-              b0 == bucket(rel + kLanesI / 2)) {
-            add = hn::LoadU(kDF, key_table_->Row(b0) + j);
-          } else {
-            for (int64_t l = 0; l < kLanesI; ++l) {
-              gathered[l] = key_table_->Row(bucket(rel + l))[j + l];
-            }
-            add = hn::Load(kDF, gathered);
-          }
-          hn::StoreU(hn::MulAdd(vscale, add, hn::LoadU(kDF, s + j)), kDF,
-                     s + j);
-        },
-        [&](int64_t j, int64_t rel) {
-          s[j] += scale * key_table_->Row(bucket(rel))[j];
-        });
-  }
-}
-
-inline void Scorer::AddBand(const Block& block, int64_t tile, int64_t lo,
-                            int64_t hi, float* s, int64_t lds) {
-  const PackedTable& table = *packed_.q_table;
-  const Tokens& t = call_.Keys(block.b);
-  const int64_t dim = call_.sizes.head_dim;
-  const int64_t begin = std::max(lo, block.any.begin);
-  const int64_t end = std::min(hi, block.any.end);
-  // One GEMM of the block against the rels from the last row's first key to the
-  // first row's last key, if both sides are consecutive; else row by row, run
-  // by run.
-  const auto multiply = [&](int64_t first_rel, int64_t last_rel) {
-    const int64_t from =
-        AlignDown(std::clamp<int64_t>(first_rel - table.map.first, 0,
-                                      table.map.width() - 1),
-                  kColsI);
-    const int64_t to = std::clamp<int64_t>(last_rel - table.map.first, 0,
-                                           table.map.width() - 1) +
-                       1;
-    const int64_t width = AlignUp(to - from, kColsI);
-    band_.Resize((width + 2 * kRelPad) * kRowsI);
-    const int64_t stride = width + 2 * kRelPad;
-    for (int64_t p = 0; p < width; p += kColsI) {
-      Gemm<Into::kStore>(
-          block.plain, kRows, 1, table.Head(block.h) + (from + p) * dim, kCols,
-          static_cast<size_t>(dim), nullptr, band_.data() + kRelPad + p,
-          static_cast<size_t>(stride));
+    for (int64_t j = begin; j < end; ++j) {
+      s[j] += row[RelStart(t.position[static_cast<size_t>(j)] - m, map.first,
+                           map.width())];
     }
-    for (int64_t r = 0; r < kRowsI; ++r) {
-      PadRel(band_.data() + r * stride, to - from);
-    }
-    return std::pair(from + table.map.first, to - from);
-  };
-  const auto add_row = [&](int64_t r, int64_t first, int64_t width,
-                           Interval keys) {
-    // Sound also for a row of several runs, as long as the band covers them.
-    const int64_t stride = AlignUp(width, kColsI) + 2 * kRelPad;
-    const float* row = band_.data() + r * stride;
-    float* to = s + r * lds - tile;
-    ForKeys(
-        block, r, keys,
-        [&](int64_t j, int64_t rel) {
-          const VF add = hn::LoadU(kDF, row + RelStart(rel, first, width));
-          hn::StoreU(hn::Add(hn::LoadU(kDF, to + j), add), kDF, to + j);
-        },
-        [&](int64_t j, int64_t rel) {
-          to[j] += row[RelStart(rel, first, width)];
-        });
-  };
-  const bool one_run = t.runs.size() == 1 || t.RunOf(begin) == t.RunOf(end - 1);
-  const int64_t n0 = t.position[static_cast<size_t>(begin)];
-  if (one_run && block.linear) {
-    const int64_t n1 = t.position[static_cast<size_t>(end - 1)];
-    const auto [first, width] =
-        multiply(n0 - block.position[block.count - 1], n1 - block.position[0]);
-    for (int64_t r = 0; r < block.count; ++r) {
-      const Interval keys = Vectors(block, r, lo, hi);
-      if (keys.begin < keys.end) add_row(r, first, width, keys);
-    }
-    return;
   }
-  // Scattered positions: a band for each stretch of one row's keys.
-  for (int64_t r = 0; r < block.count; ++r) {
-    const int64_t row_end = std::min(end, block.sees[r].end);
-    for (int64_t j = std::max(begin, block.sees[r].begin); j < row_end;) {
+  if (packed_.q_table_band) {
+    // A band for each stretch of the row's keys; it carries a bias by rel.
+    for (int64_t j = begin; j < end;) {
       const Run& run = t.runs[t.RunOf(j)];
-      const int64_t stop = std::min(row_end, run.first + run.count);
-      const int64_t rel =
-          t.position[static_cast<size_t>(j)] - block.position[r];
-      const auto [first, width] = multiply(rel, rel + stop - 1 - j);
-      const int64_t stride = AlignUp(width, kColsI) + 2 * kRelPad;
-      const float* row = band_.data() + r * stride;
+      const int64_t stop = std::min(end, run.first + run.count);
+      const int64_t rel = t.position[static_cast<size_t>(j)] - m;
+      const ByRel band = Band(block, rel, rel + stop - 1 - j);
+      const float* row = band.rows + r * band.stride;
       for (int64_t at = j; at < stop; ++at) {
-        s[r * lds + at - tile] += row[RelStart(rel + at - j, first, width)];
+        s[at] += row[RelStart(rel + at - j, band.first, band.width)];
       }
       j = stop;
     }
   }
+  if (call_.terms.bias && !(packed_.q_table_band && by_rel_)) {
+    AddBias(block, r, keys, s);
+  }
 }
 
-inline bool Scorer::AddBias(const Block& block, int64_t r, int64_t tile,
-                            Interval keys, float* s, float& max) const {
-  s -= tile;
+inline void Scorer::AddKeyTable(const Block& block, int64_t r, Interval keys,
+                                float* s) const {
+  const RelMap& map = packed_.k_map;
+  const float scale = packed_.ScaleOf(block.position[r]);
+  const VF vscale = hn::Set(kDF, scale);
+  HWY_ALIGN float gathered[kLanes];
+  ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        // Buckets of far keys are shared: mostly one row serves a vector.
+        VF add;
+        if (const int32_t b = map.SharedBucket(rel, kLanesI); b >= 0) {
+          add = hn::LoadU(kDF, key_table_->Row(b) + j);
+        } else {
+          for (int64_t l = 0; l < kLanesI; ++l) {
+            gathered[l] = key_table_->Row(map.Bucket(rel + l))[j + l];
+          }
+          add = hn::Load(kDF, gathered);
+        }
+        hn::StoreU(hn::MulAdd(vscale, add, hn::LoadU(kDF, s + j)), kDF, s + j);
+      },
+      [&](int64_t j, int64_t rel) {
+        s[j] += scale * key_table_->Row(map.Bucket(rel))[j];
+      });
+}
+
+inline void Scorer::AddBias(const Block& block, int64_t r, Interval keys,
+                            float* s) const {
+  if (profile_ != nullptr) {
+    AddProfile(block, r, keys, s);
+    return;
+  }
   const int64_t h = block.h;
   const int64_t m = block.position[r];
   const Tokens& t = call_.Keys(block.b);
   const int64_t begin = std::max(keys.begin, block.sees[r].begin);
   const int64_t end = std::min(keys.end, block.sees[r].end);
-  if (table_ != nullptr && (table_->buckets.grid || table_->buckets.special)) {
-    // Two-dimensional or with a token apart: key by key.
-    for (int64_t j = begin; j < end; ++j) {
-      const int64_t n = t.position[static_cast<size_t>(j)];
-      s[j] += PackedBias::Value(*table_, h, table_->buckets(m, n));
-    }
-    return false;
+  if (by_rel_) {
+    const PackedBias& bias = *packed_.bias;
+    const float* row = bias.Row(h);
+    const auto at = [&](int64_t rel) {
+      return row + RelStart(rel, bias.map.first, bias.map.width());
+    };
+    ForKeys(
+        block, r, keys,
+        [&](int64_t j, int64_t rel) {
+          const VF add = hn::LoadU(kDF, at(rel));
+          hn::StoreU(hn::Add(hn::LoadU(kDF, s + j), add), kDF, s + j);
+        },
+        [&](int64_t j, int64_t rel) { s[j] += *at(rel); });
+    return;
   }
-  const bool one_run = t.runs.size() == 1 || t.RunOf(begin) == t.RunOf(end - 1);
-  const int64_t rel =
-      t.position[static_cast<size_t>(begin)] - m - (begin - keys.begin);
-  VF vmax = hn::Set(kDF, kMinusInf);
   if (ramp_ != nullptr) {
+    // Positions too far apart for a row by rel.
     const size_t head = static_cast<size_t>(h);
     const float past = static_cast<float>(ramp_->past[head] * kLog2E);
     const float future = static_cast<float>(-ramp_->future[head] * kLog2E);
-    if (!one_run) {
-      for (int64_t j = begin; j < end; ++j) {
-        const float x =
-            static_cast<float>(t.position[static_cast<size_t>(j)] - m);
-        s[j] += x * (x < 0.0F ? past : future);
-      }
-      return false;
+    for (int64_t j = begin; j < end; ++j) {
+      const float x =
+          static_cast<float>(t.position[static_cast<size_t>(j)] - m);
+      s[j] += x * (x < 0.0F ? past : future);
     }
-    // rel counts up by whole numbers, exactly, in float.
-    VF x = hn::Add(hn::Iota(kDF, 0.0F), hn::Set(kDF, static_cast<float>(rel)));
-    const VF step = hn::Set(kDF, static_cast<float>(kLanesI));
-    const VF vpast = hn::Set(kDF, past), vfuture = hn::Set(kDF, future);
-    for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {
-      const VF slope = hn::IfThenElse(hn::Lt(x, hn::Zero(kDF)), vpast, vfuture);
-      const VF y = hn::MulAdd(x, slope, hn::LoadU(kDF, s + j));
-      vmax = hn::Max(vmax, y);
-      hn::StoreU(y, kDF, s + j);
-      x = hn::Add(x, step);
-    }
-  } else {
-    const PackedBias& bias = *packed_.bias;
-    const float* row = bias.Row(h);
-    const int64_t first = bias.map.first, width = bias.map.width();
-    if (!one_run) {
-      for (int64_t j = begin; j < end; ++j) {
-        s[j] +=
-            row[RelStart(t.position[static_cast<size_t>(j)] - m, first, width)];
-      }
-      return false;
-    }
-    int64_t at = rel;
-    for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {
-      const VF add = hn::LoadU(kDF, row + RelStart(at, first, width));
-      const VF y = hn::Add(hn::LoadU(kDF, s + j), add);
-      vmax = hn::Max(vmax, y);
-      hn::StoreU(y, kDF, s + j);
-      at += kLanesI;
-    }
+    return;
   }
-  max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
-  return true;
+  // Two-dimensional or with a token apart: key by key.
+  for (int64_t j = begin; j < end; ++j) {
+    const int64_t n = t.position[static_cast<size_t>(j)];
+    s[j] += PackedBias::Value(*table_, h, table_->buckets(m, n));
+  }
 }
 
-inline void Scorer::AddProfile(const Block& block, int64_t r, int64_t tile,
-                               Interval keys, float* s) const {
-  s -= tile;
+inline void Scorer::AddProfile(const Block& block, int64_t r, Interval keys,
+                               float* s) const {
   const BiasProfile& p = *profile_;
   const int64_t h = p.base.size(0) == 1 ? 0 : block.h;
   const Tokens& t = call_.Keys(block.b);
@@ -510,8 +537,12 @@ inline void Scorer::AddProfile(const Block& block, int64_t r, int64_t tile,
 inline void Scorer::Cap(float* s, int64_t begin, int64_t end) const {
   // cap tanh(s / cap), with s and cap both in units of log2.
   const float cap = static_cast<float>(call_.softcap * kLog2E);
-  for (int64_t j = begin; j < end; ++j) {
-    if (s[j] != kMinusInf) s[j] = cap * std::tanh(s[j] / cap);
+  const VF vcap = hn::Set(kDF, cap), inverse = hn::Set(kDF, 1.0F / cap);
+  for (int64_t j = begin; j < end; j += kLanesI) {
+    const VF x = hn::LoadU(kDF, s + j);
+    const VF y = hn::Mul(vcap, hn::Tanh(kDF, hn::Mul(x, inverse)));
+    const auto masked = hn::Eq(x, hn::Set(kDF, kMinusInf));
+    hn::StoreU(hn::IfThenElse(masked, x, y), kDF, s + j);
   }
 }
 

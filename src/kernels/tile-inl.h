@@ -32,18 +32,15 @@ constexpr size_t kCols = 2 * kLanes;
 
 constexpr size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// What happens to the old contents of C.
-enum class Into { kStore, kScaleAdd };
-
-// C[r, 0..kCols) = sum_k A[k, r] B[k, 0..kCols)  (+ keep[r] * C for kScaleAdd)
+// sum_k A[k, r] B[k, 0..kCols), a row of two vectors for each r.
 //
-// A is read at a[k * ak + r * ar], B at b[k * bk ..], C at c[r * ldc ..].
-// All loads and stores may be unaligned.
-template <Into kInto>
-HWY_INLINE void Gemm(const float* HWY_RESTRICT a, size_t ak, size_t ar,
-                     const float* HWY_RESTRICT b, size_t bk, size_t depth,
-                     const float* HWY_RESTRICT keep, float* HWY_RESTRICT c,
-                     size_t ldc) {
+// A is read at a[k * ak + r * ar], B at b[k * bk ..]; all loads may be
+// unaligned. end(r, x0, x1) takes the sum of row r: it is inlined and works in
+// registers.
+template <typename End>
+HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t ak, size_t ar,
+                        const float* HWY_RESTRICT b, size_t bk, size_t depth,
+                        const End& end) {
   VF acc0[kRows];
   VF acc1[kRows];
 #pragma GCC unroll 12
@@ -63,15 +60,101 @@ HWY_INLINE void Gemm(const float* HWY_RESTRICT a, size_t ak, size_t ar,
     }
   }
 #pragma GCC unroll 12
-  for (size_t r = 0; r < kRows; ++r) {
-    float* HWY_RESTRICT cp = c + r * ldc;
-    if constexpr (kInto == Into::kScaleAdd) {
-      const VF old = hn::Set(kDF, keep[r]);
-      acc0[r] = hn::MulAdd(old, hn::LoadU(kDF, cp), acc0[r]);
-      acc1[r] = hn::MulAdd(old, hn::LoadU(kDF, cp + kLanes), acc1[r]);
+  for (size_t r = 0; r < kRows; ++r) end(r, acc0[r], acc1[r]);
+}
+
+// Ways to end a product.
+struct Store {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    hn::StoreU(x0, kDF, c + r * ldc);
+    hn::StoreU(x1, kDF, c + r * ldc + kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+// Adds row[r][0..kCols) on the way. Terms that are added come last: a large
+// bias at the start would cost every step of the sum its precision.
+template <typename End>
+struct AddRows {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    end(r, hn::Add(x0, hn::LoadU(kDF, row[r])),
+        hn::Add(x1, hn::LoadU(kDF, row[r] + kLanes)));
+  }
+  const float* const* row;
+  End end;
+};
+// Adds the same row[0..kCols) to all.
+template <typename End>
+struct AddRow {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    end(r, hn::Add(x0, hn::LoadU(kDF, row)),
+        hn::Add(x1, hn::LoadU(kDF, row + kLanes)));
+  }
+  const float* row;
+  End end;
+};
+// Also keeps the largest of each row, lane by lane, in max [kRows][kLanes].
+struct StoreMax {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    hn::StoreU(x0, kDF, c + r * ldc);
+    hn::StoreU(x1, kDF, c + r * ldc + kLanes);
+    const VF old = hn::Load(kDF, max + r * kLanes);
+    hn::Store(hn::Max(old, hn::Max(x0, x1)), kDF, max + r * kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+  float* HWY_RESTRICT max;
+};
+// C += the product.
+struct AddTo {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    float* HWY_RESTRICT to = c + r * ldc;
+    hn::StoreU(hn::Add(hn::LoadU(kDF, to), x0), kDF, to);
+    hn::StoreU(hn::Add(hn::LoadU(kDF, to + kLanes), x1), kDF, to + kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+// C = keep[r] * C + the product.
+struct ScaleAddTo {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    float* HWY_RESTRICT to = c + r * ldc;
+    const VF k = hn::Set(kDF, keep[r]);
+    hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to), x0), kDF, to);
+    hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to + kLanes), x1), kDF,
+               to + kLanes);
+  }
+  const float* HWY_RESTRICT keep;
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+
+// Columns of a packed operand: to[d * stride + 0..3] = row0..3[d].
+HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
+                           const float* HWY_RESTRICT row1,
+                           const float* HWY_RESTRICT row2,
+                           const float* HWY_RESTRICT row3, size_t depth,
+                           float* HWY_RESTRICT to, size_t stride) {
+  HWY_ALIGN float quads[4 * kLanes];
+  const hn::CappedTag<float, 4> quad;
+  constexpr size_t kQuad = HWY_MIN(kLanes, 4);
+  size_t d = 0;
+  for (; d + kLanes <= depth; d += kLanes) {
+    hn::StoreInterleaved4(hn::LoadU(kDF, row0 + d), hn::LoadU(kDF, row1 + d),
+                          hn::LoadU(kDF, row2 + d), hn::LoadU(kDF, row3 + d),
+                          kDF, quads);
+    for (size_t l = 0; l < kLanes; ++l) {
+      for (size_t e = 0; e < 4; e += kQuad) {
+        hn::StoreU(hn::Load(quad, quads + 4 * l + e), quad,
+                   to + (d + l) * stride + e);
+      }
     }
-    hn::StoreU(acc0[r], kDF, cp);
-    hn::StoreU(acc1[r], kDF, cp + kLanes);
+  }
+  for (; d < depth; ++d) {
+    to[d * stride] = row0[d];
+    to[d * stride + 1] = row1[d];
+    to[d * stride + 2] = row2[d];
+    to[d * stride + 3] = row3[d];
   }
 }
 
@@ -88,26 +171,28 @@ HWY_INLINE VF Exp2Fraction(VF f) {
 }
 
 // 2^(x - ref) for x <= ref, with `ref` an integer of at most 2^21. Below
-// 2^-100 it is exactly 0: -inf and masked scores vanish, and sums that start
-// with such weights never touch denormal numbers, which cost a hundred cycles
-// each. A NaN stays a NaN.
+// ref - 100 the result is 2^-100: no weight at all next to a sum of at least
+// 1/2, and no denormal number, which would cost a hundred cycles each. That
+// holds for -inf too, so what is masked must be cleared by the caller. A NaN
+// stays a NaN.
 //
 // shift = 1.5 * 2^23 + 127 - ref: adding it to x rounds x to an integer n and
 // leaves n - ref + 127, the biased exponent, in the low bits of the sum.
-// zero = ref - 127 gives exponent 0, which is the number zero.
 struct Exp2Reference {
   explicit Exp2Reference(float ref)
       : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
-        zero(hn::Set(kDF, ref - 127.0f)),
         least(hn::Set(kDF, ref - 100.0f)) {}
   VF shift;
-  VF zero;
   VF least;
 };
 
 HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
   const hn::RebindToSigned<DF> di;
-  x = hn::IfThenElse(hn::Le(x, ref.least), ref.zero, x);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  x = hn::Max(ref.least, x);  // the second operand if either is NaN
+#else
+  x = hn::IfThenElse(hn::Lt(x, ref.least), ref.least, x);
+#endif
   const VF y = hn::Add(x, ref.shift);
   const VF f = hn::Sub(x, hn::Sub(y, ref.shift));
   const VF power = hn::BitCast(kDF, hn::ShiftLeft<23>(hn::BitCast(di, y)));

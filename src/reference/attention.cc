@@ -446,10 +446,10 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   return reference::Attention(q, k, v, encoding.Lower(shape).terms, options);
 }
 
-EncodingBackward AttentionBackward(const Tensor& d_out, const Tensor& q,
-                                   const Tensor& k, const Tensor& v,
-                                   const Encoding& encoding,
-                                   const AttentionOptions& options) {
+EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
+                                const Tensor& k, const Tensor& v,
+                                const Encoding& encoding,
+                                const AttentionOptions& options) {
   const CallSizes sizes = CheckCall(q, k, v, options);
   const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
   const Lowered lowered = encoding.Lower(shape);

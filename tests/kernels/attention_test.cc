@@ -64,6 +64,7 @@ TEST(FusedAttentionTest, EveryEncodingEqualsReference) {
                                           << ", causal " << causal);
         ExpectForwardEqualsReference(call);
         ExpectBackwardEqualsReference(call, 5);
+        if (length == 81) ExpectParamsEqualReference(call, *encoding);
       }
     }
   }

@@ -23,7 +23,7 @@ std::vector<double> Compute(const Encoding& encoding, const EncodingInfo& info,
   const reference::Forward f = Attend(encoding, tokens, options);
   append(f.out);
   append(f.lse);
-  const reference::EncodingBackward g = reference::AttentionBackward(
+  const EncodingGrads g = reference::AttentionBackward(
       d_out, tokens.q, tokens.k, tokens.v, encoding, options);
   append(g.d_q);
   append(g.d_k);

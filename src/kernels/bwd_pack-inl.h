@@ -1,0 +1,148 @@
+// What the backward pass reads besides the forward operands, and what one of
+// its tasks adds up. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_BWD_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_BWD_PACK_INL_H_
+#undef LOCUS_SRC_KERNELS_BWD_PACK_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_BWD_PACK_INL_H_
+#endif
+
+#include <vector>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/score-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+using kernels::BackwardCall;
+using kernels::Rows;
+
+// What one task adds to things that other tasks add to as well.
+struct TaskGrads {
+  FloatBuffer keys;               // [cols + kRows][depth padded], times log2(e)
+  FloatBuffer values;             // [cols + kRows][value_dim padded]
+  std::vector<float> q_table;     // [width][D padded], by rel
+  std::vector<float> v_table;     // [width][Dv padded], by rel
+  std::vector<double> bias;       // [width], by rel
+  std::vector<float> k_table;     // [buckets][D padded]
+  std::vector<float> plain_keys;  // [keys][D]: dk through the key table
+  std::vector<double> key_row;    // [D]: the one row of a folded key table
+  std::vector<float> extra_q;     // [positions][E]
+  std::vector<float> extra_k;
+  std::optional<BiasProfileGrads> profile;
+  std::vector<double> special;  // [buckets]: bias of grids and special tokens
+  double past = 0.0, future = 0.0;  // slopes of a ramp over far positions
+};
+
+// Operands that only the backward pass needs, of the units packed now.
+struct BackwardPacked {
+  BackwardPacked(Packed& p, const BackwardCall& args);
+
+  // Packs units [first, first + count), the forward's operands included.
+  void Pack(int64_t first, int64_t count);
+
+  const float* KeyRows(int64_t b, int64_t h) const {
+    return key_rows.data() + packed.KeyIndex(b, h) * packed.cols * depth_stride;
+  }
+  const float* ValuePanels(int64_t b, int64_t h) const {
+    return value_panels.data() +
+           packed.Unit(b, h) * packed.cols * packed.call.sizes.value_dim;
+  }
+
+  Packed& packed;
+  int64_t depth_stride = 0;            // depth, padded
+  int64_t dim_stride = 0;              // D, padded
+  int64_t value_pad = 0;               // Dv, padded
+  FloatBuffer key_rows;                // [copies][cols][depth_stride], rotated
+  FloatBuffer value_panels;            // [units][cols / kCols][Dv][kCols]
+  std::unique_ptr<PackedRows> q_rows;  // Tq by rel, row-major
+  std::unique_ptr<PackedTable> v_panels;  // Tv by rel, in panels
+  std::vector<float> delta;  // do.o a query: [B][Hq][Lq] in tensor order
+};
+
+inline BackwardPacked::BackwardPacked(Packed& p, const BackwardCall& args)
+    : packed(p) {
+  const Call& call = packed.call;
+  const CallSizes& s = call.sizes;
+  depth_stride = PaddedCols(packed.depth);
+  dim_stride = PaddedCols(s.head_dim);
+  value_pad = PaddedCols(s.value_dim);
+  if (call.terms.q_table) {
+    q_rows = std::make_unique<PackedRows>(*call.terms.q_table, call.shape);
+  }
+  if (call.terms.v_table) {
+    v_panels = std::make_unique<PackedTable>(*call.terms.v_table, call.shape);
+  }
+  delta.resize(static_cast<size_t>(s.batch * s.q_heads * s.q_len));
+  ParallelFor(s.batch * s.q_heads, packed.threads, [&](int64_t task) {
+    const int64_t b = task / s.q_heads, h = task % s.q_heads;
+    std::vector<float> o(static_cast<size_t>(value_pad), 0.0F), g(o);
+    const hn::ScalableTag<double> dd;
+    const hn::Rebind<float, decltype(dd)> df;
+    for (int64_t i = 0; i < s.q_len; ++i) {
+      args.out.Load(b, h, i, o.data());
+      args.d_out.Load(b, h, i, g.data());
+      // In float64: the sum is small next to its parts.
+      auto sum = hn::Zero(dd);
+      for (size_t d = 0; d < o.size(); d += hn::Lanes(dd)) {
+        sum = hn::MulAdd(hn::PromoteTo(dd, hn::LoadU(df, o.data() + d)),
+                         hn::PromoteTo(dd, hn::LoadU(df, g.data() + d)), sum);
+      }
+      delta[static_cast<size_t>(task * s.q_len + i)] =
+          static_cast<float>(hn::GetLane(hn::SumOfLanes(dd, sum)));
+    }
+  });
+}
+
+inline void BackwardPacked::Pack(int64_t first, int64_t count) {
+  packed.Pack(first, count, /*with_values=*/false);
+  const Call& call = packed.call;
+  const CallSizes& s = call.sizes;
+  const int64_t copies = count * packed.key_copies;
+  key_rows.Resize(copies * packed.cols * depth_stride);
+  value_panels.Resize(count * packed.cols * s.value_dim);
+  // Keys and values of a unit are tasks of their own.
+  ParallelFor(copies + count, packed.threads, [&](int64_t task) {
+    if (task >= copies) {
+      const int64_t unit = task - copies;
+      const int64_t b = (first + unit) / s.kv_heads;
+      PackRows(call.v, call.Keys(b), b, (first + unit) % s.kv_heads,
+               packed.cols,
+               value_panels.data() + unit * packed.cols * s.value_dim);
+      return;
+    }
+    const auto [b, h] = packed.KeyOwner(task);
+    float* to = key_rows.data() + task * packed.cols * depth_stride;
+    const int64_t present = call.Keys(b).size();
+    for (int64_t j = 0; j < present; ++j) {
+      packed.LoadKey(b, h, j, to + j * depth_stride);
+      std::fill_n(to + j * depth_stride + packed.depth,
+                  depth_stride - packed.depth, 0.0F);
+    }
+    std::fill_n(to + present * depth_stride,
+                (packed.cols - present) * depth_stride, 0.0F);
+  });
+  if (q_rows) q_rows->Pack(packed.first_head, packed.heads, packed.threads);
+  if (v_panels) v_panels->Pack(packed.first_head, packed.heads, packed.threads);
+}
+
+// C[r, 0 .. width) += A[k, r] B[k, ..] over whole column panels, for kRows
+// rows.
+inline void AddProduct(const float* a, int64_t ak, int64_t ar, const float* b,
+                       int64_t bk, int64_t depth, float* c, int64_t ldc,
+                       int64_t width) {
+  for (int64_t col = 0; col < width; col += kColsI) {
+    Product(a, static_cast<size_t>(ak), static_cast<size_t>(ar), b + col,
+            static_cast<size_t>(bk), static_cast<size_t>(depth),
+            AddTo{c + col, static_cast<size_t>(ldc)});
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_BWD_PACK_INL_H_

@@ -1,0 +1,558 @@
+// Gradients of the terms that touch scores and values: sums of ds (or p) along
+// diagonals, by rel. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_BWD_TERMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_BWD_TERMS_INL_H_
+#undef LOCUS_SRC_KERNELS_BWD_TERMS_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_BWD_TERMS_INL_H_
+#endif
+
+#include "kernels/bwd_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+class TermBackward {
+ public:
+  TermBackward(const BackwardPacked& bp, const Scorer& scorer, bool want,
+               BackwardTile& tile, TaskGrads& grads);
+
+  void BeginHead();
+  void BeginQueries();
+  // dp += do.Tv[b], before ds is known. dp is indexed by key.
+  void AddToDp(const Block& block, int64_t i, int64_t r, Interval keys,
+               float* dp) const;
+  // After p and ds of keys [tile, tile + keys) are known.
+  void AddKeys(int64_t tile, int64_t keys);
+  // Adds to d_plain what comes back to the queries through the tables.
+  void EndQueries();
+  void EndHead();
+
+ private:
+  void AddRow(const Block& block, int64_t i, int64_t r, int64_t tile,
+              Interval keys);
+  void AddKeyTable(const Block& block, int64_t r, Interval keys,
+                   const float* ds);
+  void AddBias(const Block& block, int64_t r, Interval keys, const float* ds);
+  void AddProfile(const Block& block, int64_t r, Interval keys,
+                  const float* ds);
+  void SumDiagonals(const Block& block, int64_t i, int64_t tile, int64_t keys);
+  void AddBand(int64_t tile, int64_t keys);
+  void AddScatteredBand(int64_t tile, int64_t keys);
+  void AddDiagonal(const Block& block, int64_t r, Interval keys, const float* x,
+                   const RelMap& map, float* to) const;
+
+  const BackwardPacked& bp_;
+  const Packed& packed_;
+  const Call& call_;
+  const Scorer& scorer_;
+  BackwardTile& t_;
+  TaskGrads& g_;
+  bool want_;                 // gradients of terms are asked for
+  bool short_table_ = false;  // q_table by whole rows
+  bool bias_by_rel_ = false;
+  int64_t rel_stride_ = 0;    // of a query's ds by rel
+  int64_t v_rel_stride_ = 0;  // of a query's p by rel, and of do.Tv
+  // Queries and keys of the tile count up by one, so diagonals are straight.
+  bool straight_ = false;
+  int64_t sum_first_ = 0;  // rel of the first of rel_sum, where straight
+  int64_t sum_count_ = 0;
+  FloatBuffer d_key_table_;
+};
+
+inline TermBackward::TermBackward(const BackwardPacked& bp,
+                                  const Scorer& scorer, bool want,
+                                  BackwardTile& tile, TaskGrads& grads)
+    : bp_(bp),
+      packed_(bp.packed),
+      call_(bp.packed.call),
+      scorer_(scorer),
+      t_(tile),
+      g_(grads),
+      want_(want) {
+  const Terms& terms = call_.terms;
+  if (packed_.q_table) {
+    short_table_ = !packed_.q_table_band;
+    const int64_t width = packed_.q_table->map.width();
+    if (short_table_) rel_stride_ = AlignUp(width, kLanesI) + 2 * kRelPad;
+    // Added to kRows rows at a time, from any row on.
+    g_.q_table.assign(static_cast<size_t>((width + kRowsI) * bp_.dim_stride),
+                      0.0F);
+  }
+  if (packed_.v_table) {
+    const int64_t width = packed_.v_table->map.width();
+    v_rel_stride_ = AlignUp(bp_.v_panels->cols, kLanesI) + 2 * kRelPad;
+    g_.v_table.assign(
+        static_cast<size_t>(AlignUp(width, kRowsI) * bp_.value_pad), 0.0F);
+  }
+  if (!want_) return;
+  if (terms.bias) {
+    const auto* table = std::get_if<BiasTable>(&*terms.bias);
+    const bool apart = table != nullptr && (table->buckets.grid.has_value() ||
+                                            table->buckets.special.has_value());
+    bias_by_rel_ = packed_.bias != nullptr && !apart;
+    if (bias_by_rel_) {
+      g_.bias.assign(static_cast<size_t>(packed_.bias->map.width()), 0.0);
+    } else if (apart) {
+      g_.special.assign(static_cast<size_t>(table->buckets.count), 0.0);
+    } else if (const auto* profile = std::get_if<BiasProfile>(&*terms.bias)) {
+      g_.profile =
+          BiasProfileGrads{std::vector<double>(profile->distance.size()),
+                           std::vector<double>(profile->row_gain.size()),
+                           Tensor::Zeros(DType::kF64, profile->base.shape()),
+                           Tensor::Zeros(DType::kF64, profile->slope.shape())};
+    }
+  }
+  if (terms.k_table) {
+    if (packed_.fold_key_row) {
+      g_.key_row.assign(static_cast<size_t>(call_.sizes.head_dim), 0.0);
+    } else {
+      g_.k_table.assign(
+          static_cast<size_t>(AlignUp(terms.k_table->buckets.count, kRowsI) *
+                              bp_.dim_stride),
+          0.0F);
+    }
+  }
+}
+
+inline void TermBackward::BeginHead() {
+  if (!scorer_.needs_key_table()) return;
+  // Blocks of kRows keys may reach past the last panel of the last bucket.
+  const int64_t size =
+      AlignUp(call_.terms.k_table->buckets.count, kRowsI) * packed_.cols +
+      kRowsI;
+  d_key_table_.Resize(size);
+  std::fill_n(d_key_table_.data(), size, 0.0F);
+}
+
+inline void TermBackward::BeginQueries() {
+  if (short_table_) {
+    t_.by_rel.Resize(kBwdQueries * rel_stride_);
+    std::fill_n(t_.by_rel.data(), kBwdQueries * rel_stride_, 0.0F);
+  }
+  if (v_rel_stride_ > 0) {
+    // do.Tv by rel, once a query; and p by rel.
+    const int64_t dim = call_.sizes.value_dim;
+    t_.v_row.Resize(kBwdQueries * v_rel_stride_);
+    t_.p_by_rel.Resize(kBwdQueries * v_rel_stride_);
+    std::fill_n(t_.p_by_rel.data(), kBwdQueries * v_rel_stride_, 0.0F);
+    const PackedTable& table = *bp_.v_panels;
+    for (int64_t n = 0; n < t_.n_blocks; ++n) {
+      float* rows_to = t_.v_row.data() + n * kRowsI * v_rel_stride_;
+      for (int64_t p = 0; p < table.cols; p += kColsI) {
+        Product(
+            t_.d_pack.data() + n * kRowsI * dim, kRows, 1,
+            table.Head(t_.h) + p * dim, kCols, static_cast<size_t>(dim),
+            Store{rows_to + kRelPad + p, static_cast<size_t>(v_rel_stride_)});
+      }
+      for (int64_t r = 0; r < kRowsI; ++r) {
+        PadRel(rows_to + r * v_rel_stride_, table.map.width());
+      }
+    }
+  }
+  const Tokens& keys = call_.Keys(t_.b);
+  const Interval any = t_.Any();
+  if (any.begin >= any.end) return;
+  straight_ =
+      keys.runs.size() == 1 || keys.RunOf(any.begin) == keys.RunOf(any.end - 1);
+  for (int64_t i = 1; i < t_.count; ++i) {
+    straight_ &= t_.Position(i) == t_.Position(0) + i;
+  }
+  if (bias_by_rel_ && straight_) {
+    // Room for a vector before and after.
+    sum_first_ = keys.position[static_cast<size_t>(any.begin)] -
+                 t_.Position(t_.count - 1) - 2 * kColsI - kBwdKeys;
+    sum_count_ = any.end - any.begin + t_.count + 4 * kColsI + 2 * kBwdKeys;
+    t_.rel_sum.Resize(sum_count_);
+    std::fill_n(t_.rel_sum.data(), sum_count_, 0.0F);
+  }
+}
+
+inline void TermBackward::AddToDp(const Block& block, int64_t i, int64_t r,
+                                  Interval keys, float* dp) const {
+  if (v_rel_stride_ == 0) return;
+  const RelMap& map = packed_.v_table->map;
+  const float* row = t_.v_row.data() + i * v_rel_stride_;
+  scorer_.ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        const VF add =
+            hn::LoadU(kDF, row + RelStart(rel, map.first, map.width()));
+        hn::StoreU(hn::Add(hn::LoadU(kDF, dp + j), add), kDF, dp + j);
+      },
+      [&](int64_t j, int64_t rel) {
+        dp[j] += row[RelStart(rel, map.first, map.width())];
+      });
+}
+
+inline void TermBackward::AddKeys(int64_t tile, int64_t keys) {
+  const bool by_row =
+      short_table_ || v_rel_stride_ > 0 || scorer_.needs_key_table() ||
+      (want_ && call_.terms.bias && !(bias_by_rel_ && straight_));
+  for (int64_t n = 0; n < t_.n_blocks; ++n) {
+    const Block& block = t_.blocks[static_cast<size_t>(n)];
+    const int64_t begin = std::max(block.any.begin, tile);
+    const int64_t end = std::min(block.any.end, tile + keys);
+    if (begin >= end) continue;
+    if (bias_by_rel_ && straight_) SumDiagonals(block, n * kRowsI, tile, keys);
+    if (!by_row) continue;
+    for (int64_t r = 0; r < block.count; ++r) {
+      const Interval seen = Scorer::Vectors(block, r, tile, tile + keys);
+      if (seen.begin < seen.end) AddRow(block, n * kRowsI + r, r, tile, seen);
+    }
+  }
+  if (packed_.q_table_band) AddBand(tile, keys);
+}
+
+inline void TermBackward::AddRow(const Block& block, int64_t i, int64_t r,
+                                 int64_t tile, Interval keys) {
+  const float* p = t_.P(i) - tile;
+  const float* ds = t_.Ds(i) - tile;
+  if (short_table_) {
+    AddDiagonal(block, r, keys, ds, packed_.q_table->map,
+                t_.by_rel.data() + i * rel_stride_);
+  }
+  if (v_rel_stride_ > 0) {
+    AddDiagonal(block, r, keys, p, packed_.v_table->map,
+                t_.p_by_rel.data() + i * v_rel_stride_);
+  }
+  if (scorer_.needs_key_table()) AddKeyTable(block, r, keys, ds);
+  if (!want_ || !call_.terms.bias || (bias_by_rel_ && straight_)) return;
+  if (g_.profile) {
+    AddProfile(block, r, keys, ds);
+  } else {
+    AddBias(block, r, keys, ds);
+  }
+}
+
+// Adds x[keys) to `to` by rel, padded as PadRel.
+inline void TermBackward::AddDiagonal(const Block& block, int64_t r,
+                                      Interval keys, const float* x,
+                                      const RelMap& map, float* to) const {
+  const int64_t width = map.width();
+  VF low = hn::Zero(kDF), high = hn::Zero(kDF);
+  scorer_.ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        const int64_t at = RelStart(rel, map.first, width);
+        const VF w = hn::LoadU(kDF, x + j);
+        if (at == 0) {
+          low = hn::Add(low, w);
+        } else if (at == width + kRelPad) {
+          high = hn::Add(high, w);
+        } else {
+          hn::StoreU(hn::Add(hn::LoadU(kDF, to + at), w), kDF, to + at);
+        }
+      },
+      [&](int64_t j, int64_t rel) {
+        to[RelStart(rel, map.first, width)] += x[j];
+      });
+  to[0] += hn::GetLane(hn::SumOfLanes(kDF, low));
+  to[width + kRelPad] += hn::GetLane(hn::SumOfLanes(kDF, high));
+}
+
+// s += scale_i k_j.Tk[b]
+inline void TermBackward::AddKeyTable(const Block& block, int64_t r,
+                                      Interval keys, const float* ds) {
+  const RelMap& map = packed_.k_map;
+  const float scale =
+      static_cast<float>(call_.terms.scale.At(block.position[r]));
+  const VF vscale = hn::Set(kDF, scale);
+  float* base = d_key_table_.data();
+  const int64_t cols = packed_.cols;
+  scorer_.ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        if (const int32_t b = map.SharedBucket(rel, kLanesI); b >= 0) {
+          float* to = base + b * cols + j;
+          hn::StoreU(
+              hn::MulAdd(vscale, hn::LoadU(kDF, ds + j), hn::LoadU(kDF, to)),
+              kDF, to);
+        } else {
+          for (int64_t l = 0; l < kLanesI; ++l) {
+            base[map.Bucket(rel + l) * cols + j + l] += scale * ds[j + l];
+          }
+        }
+      },
+      [&](int64_t j, int64_t rel) {
+        base[map.Bucket(rel) * cols + j] += scale * ds[j];
+      });
+}
+
+// Bias gradients key by key, in float64: for scattered positions, grids, tokens
+// apart and ramps over far positions.
+inline void TermBackward::AddBias(const Block& block, int64_t r, Interval keys,
+                                  const float* ds) {
+  const Tokens& t = call_.Keys(t_.b);
+  const int64_t m = block.position[r];
+  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
+  const int64_t end = std::min(keys.end, block.sees[r].end);
+  for (int64_t j = begin; j < end; ++j) {
+    const int64_t n = t.position[static_cast<size_t>(j)];
+    const double d = static_cast<double>(ds[j]);
+    if (bias_by_rel_) {
+      const RelMap& map = packed_.bias->map;
+      const int64_t e =
+          std::clamp<int64_t>(n - m - map.first, 0, map.width() - 1);
+      g_.bias[static_cast<size_t>(e)] += d;
+    } else if (!g_.special.empty()) {
+      const BucketMap& map = std::get<BiasTable>(*call_.terms.bias).buckets;
+      g_.special[static_cast<size_t>(map(m, n))] += d;
+    } else {
+      (n < m ? g_.past : g_.future) -= d * std::abs(static_cast<double>(m - n));
+    }
+  }
+}
+
+// x = u g,  s += base[h, s] + slope[h, s] x
+inline void TermBackward::AddProfile(const Block& block, int64_t r,
+                                     Interval keys, const float* ds) {
+  const Tokens& t = call_.Keys(t_.b);
+  const int64_t m = block.position[r];
+  const auto& profile = std::get<BiasProfile>(*call_.terms.bias);
+  const int64_t row = profile.base.size(0) == 1 ? 0 : t_.h;
+  const int64_t at = row * profile.base.size(1);
+  const size_t q_row = static_cast<size_t>(m - profile.first_position);
+  double* d_base = g_.profile->base.MutableData<double>() + at;
+  double* d_slope = g_.profile->slope.MutableData<double>() + at;
+  const double* slope = profile.slope.Data<double>() + at;
+  const int64_t end = std::min(keys.end, block.sees[r].end);
+  for (int64_t j = std::max(keys.begin, block.sees[r].begin); j < end; ++j) {
+    const size_t u =
+        static_cast<size_t>(std::abs(m - t.position[static_cast<size_t>(j)]));
+    const double x = profile.distance[u] * profile.row_gain[q_row];
+    const size_t segment = profile.Segment(x);
+    const double d = static_cast<double>(ds[j]);
+    d_base[segment] += d;
+    d_slope[segment] += d * x;
+    const double d_x = d * slope[segment];
+    g_.profile->distance[u] += d_x * profile.row_gain[q_row];
+    g_.profile->row_gain[q_row] += d_x * profile.distance[u];
+  }
+}
+
+// Sums ds of a block along its diagonals: with key column c = x + r, entry x of
+// the sum is that of rel = (first key - first query) + x. What lies outside the
+// tile are the zeros between rows.
+inline void TermBackward::SumDiagonals(const Block& block, int64_t i,
+                                       int64_t tile, int64_t keys) {
+  const Tokens& t = call_.Keys(t_.b);
+  const int64_t seen = std::max(block.any.begin, tile);
+  const int64_t rel =
+      t.position[static_cast<size_t>(seen)] - (seen - tile) - block.position[0];
+  float* to = t_.rel_sum.data() + (rel - sum_first_);
+  const float* ds = t_.Ds(i);
+  for (int64_t x = -AlignUp(kRowsI - 1, kLanesI); x < keys; x += kLanesI) {
+    VF sum = hn::LoadU(kDF, to + x);
+    for (int64_t r = 0; r < kRowsI; ++r) {
+      sum = hn::Add(sum, hn::LoadU(kDF, ds + r * kBwdStride + x + r));
+    }
+    hn::StoreU(sum, kDF, to + x);
+  }
+}
+
+// A query table too wide for whole rows: dq += ds_rel Tq and dTq += ds_rel^T q,
+// with ds_rel[i, rel] = ds[i, key at rel]. Where diagonals are straight that is
+// ds itself, read askew: one more column a row. Reads past either end of a row
+// find the zeros between rows.
+inline void TermBackward::AddBand(int64_t tile, int64_t keys) {
+  const RelMap& map = packed_.q_table->map;
+  const Tokens& t = call_.Keys(t_.b);
+  const int64_t seen = std::max(t_.Any().begin, tile);
+  // Entry of the table for the first query and the first key of the tile.
+  const int64_t origin = straight_
+                             ? t.position[static_cast<size_t>(seen)] -
+                                   (seen - tile) - t_.Position(0) - map.first
+                             : 0;
+  const int64_t rows = t_.n_blocks * kRowsI;
+  if (!straight_ || origin - (rows - 1) < 0 || origin + keys > map.width()) {
+    AddScatteredBand(tile, keys);
+    return;
+  }
+  const PackedRows& table = *bp_.q_rows;
+  for (int64_t n = 0; n < t_.n_blocks; ++n) {
+    const Block& block = t_.blocks[static_cast<size_t>(n)];
+    const int64_t from = std::max(block.any.begin, tile) - tile;
+    const int64_t to = std::min(block.any.end, tile + keys) - tile;
+    if (from >= to) continue;
+    // Columns x = c - r from the last row's first to the first row's last.
+    const int64_t x = from - (kRowsI - 1);
+    AddProduct(t_.Ds(n * kRowsI) + x, 1, kBwdStride + 1,
+               table.Head(t_.h) + (origin - n * kRowsI + x) * table.stride,
+               table.stride, to - x,
+               t_.d_plain.data() + n * kRowsI * bp_.dim_stride, bp_.dim_stride,
+               bp_.dim_stride);
+  }
+  // Entry x of the band belongs to column x + i of query i.
+  for (int64_t x = -(rows - 1); x < keys; x += kRowsI) {
+    const int64_t from = std::max<int64_t>(-(x + kRowsI - 1), 0);
+    const int64_t to = std::min(rows, keys - x);
+    if (from >= to) continue;
+    AddProduct(t_.Ds(from) + x + from, kBwdStride + 1, 1,
+               t_.plain_rows.data() + from * bp_.dim_stride, bp_.dim_stride,
+               to - from, g_.q_table.data() + (origin + x) * bp_.dim_stride,
+               bp_.dim_stride, bp_.dim_stride);
+  }
+}
+
+inline void TermBackward::AddScatteredBand(int64_t tile, int64_t keys) {
+  const RelMap& map = packed_.q_table->map;
+  const Tokens& t = call_.Keys(t_.b);
+  const int64_t width = map.width();
+  const auto rel_at = [&](int64_t j, int64_t m) {
+    return std::clamp<int64_t>(
+        t.position[static_cast<size_t>(j)] - m - map.first, 0, width - 1);
+  };
+  const auto seen = [&](const Block& block, int64_t r) {
+    return Interval{std::max(block.sees[r].begin, tile),
+                    std::min(block.sees[r].end, tile + keys)};
+  };
+  int64_t first = width, last = -1;
+  for (const Block& block : t_.blocks) {
+    for (int64_t r = 0; r < block.count; ++r) {
+      const auto [begin, end] = seen(block, r);
+      if (begin >= end) continue;
+      first = std::min(first, rel_at(begin, block.position[r]));
+      last = std::max(last, rel_at(end - 1, block.position[r]));
+    }
+  }
+  if (last < first) return;
+  // Rows of the band are accumulated kRows rels at a time. Far positions may
+  // span a wide table: in pieces.
+  constexpr int64_t kPiece = 1020;  // a multiple of 12 and of 6
+  const PackedRows& table = *bp_.q_rows;
+  for (int64_t piece = AlignDown(first, kRowsI); piece <= last;
+       piece += kPiece) {
+    const int64_t span = AlignUp(std::min(last + 1 - piece, kPiece), kRowsI);
+    const int64_t stride = AlignUp(span, kLanesI);
+    t_.band.Resize(kBwdQueries * stride);
+    std::fill_n(t_.band.data(), kBwdQueries * stride, 0.0F);
+    bool any = false;
+    for (int64_t i = 0; i < t_.count; ++i) {
+      const Block& block = t_.blocks[static_cast<size_t>(i / kRowsI)];
+      const auto [begin, end] = seen(block, i % kRowsI);
+      const float* ds = t_.Ds(i) - tile;
+      for (int64_t j = begin; j < end; ++j) {
+        const int64_t at = rel_at(j, t_.Position(i)) - piece;
+        if (at < 0 || at >= span) continue;
+        t_.band.data()[i * stride + at] += ds[j];
+        any = true;
+      }
+    }
+    if (!any) continue;
+    const int64_t depth = std::min(span, width - piece);
+    for (int64_t n = 0; n < t_.n_blocks; ++n) {
+      AddProduct(t_.band.data() + n * kRowsI * stride, 1, stride,
+                 table.Head(t_.h) + piece * table.stride, table.stride, depth,
+                 t_.d_plain.data() + n * kRowsI * bp_.dim_stride,
+                 bp_.dim_stride, bp_.dim_stride);
+    }
+    for (int64_t e = 0; e < span; e += kRowsI) {
+      AddProduct(t_.band.data() + e, stride, 1, t_.plain_rows.data(),
+                 bp_.dim_stride, t_.n_blocks * kRowsI,
+                 g_.q_table.data() + (piece + e) * bp_.dim_stride,
+                 bp_.dim_stride, bp_.dim_stride);
+    }
+  }
+}
+
+inline void TermBackward::EndQueries() {
+  const int64_t rows = t_.n_blocks * kRowsI;
+  const auto fold = [](float* row, int64_t width) {
+    for (int64_t e = 0; e < kRelPad; ++e) {
+      row[kRelPad] += row[e];
+      row[kRelPad + width - 1] += row[kRelPad + width + e];
+    }
+  };
+  if (short_table_) {
+    const int64_t width = packed_.q_table->map.width();
+    for (int64_t i = 0; i < rows; ++i) {
+      fold(t_.by_rel.data() + i * rel_stride_, width);
+    }
+    const PackedRows& table = *bp_.q_rows;
+    for (int64_t n = 0; n < t_.n_blocks; ++n) {
+      AddProduct(t_.by_rel.data() + n * kRowsI * rel_stride_ + kRelPad, 1,
+                 rel_stride_, table.Head(t_.h), table.stride, width,
+                 t_.d_plain.data() + n * kRowsI * bp_.dim_stride,
+                 bp_.dim_stride, bp_.dim_stride);
+    }
+    for (int64_t e = 0; e < width; e += kRowsI) {
+      AddProduct(t_.by_rel.data() + kRelPad + e, rel_stride_, 1,
+                 t_.plain_rows.data(), bp_.dim_stride, rows,
+                 g_.q_table.data() + e * bp_.dim_stride, bp_.dim_stride,
+                 bp_.dim_stride);
+    }
+  }
+  if (v_rel_stride_ > 0) {
+    const int64_t width = packed_.v_table->map.width();
+    for (int64_t i = 0; i < rows; ++i) {
+      fold(t_.p_by_rel.data() + i * v_rel_stride_, width);
+    }
+    for (int64_t e = 0; e < width; e += kRowsI) {
+      AddProduct(t_.p_by_rel.data() + kRelPad + e, v_rel_stride_, 1,
+                 t_.d_rows.data(), bp_.value_pad, rows,
+                 g_.v_table.data() + e * bp_.value_pad, bp_.value_pad,
+                 bp_.value_pad);
+    }
+  }
+  if (bias_by_rel_ && straight_) {
+    const RelMap& map = packed_.bias->map;
+    for (int64_t n = 0; n < sum_count_; ++n) {
+      const int64_t e =
+          std::clamp<int64_t>(sum_first_ + n - map.first, 0, map.width() - 1);
+      g_.bias[static_cast<size_t>(e)] +=
+          static_cast<double>(t_.rel_sum.data()[n]);
+    }
+  }
+  straight_ = false;
+}
+
+// With dKT = gradient of k_j.Tk[b]:  dk += Tk^T dKT,  dTk += dKT k.
+inline void TermBackward::EndHead() {
+  if (!scorer_.needs_key_table()) return;
+  const CallSizes& s = call_.sizes;
+  const Tensor& rows = call_.terms.k_table->rows;
+  const int64_t count = rows.size(1), cols = packed_.cols;
+  const int64_t padded = AlignUp(count, kRowsI);
+  FloatBuffer table(padded * bp_.dim_stride), keys(cols * bp_.dim_stride);
+  FloatBuffer d_keys(AlignUp(cols, kRowsI) * bp_.dim_stride);
+  std::fill_n(table.data(), padded * bp_.dim_stride, 0.0F);
+  std::fill_n(keys.data(), cols * bp_.dim_stride, 0.0F);
+  std::fill_n(d_keys.data(), AlignUp(cols, kRowsI) * bp_.dim_stride, 0.0F);
+  std::vector<float> scratch(static_cast<size_t>(s.head_dim));
+  for (int64_t t = 0; t < count; ++t) {
+    std::copy_n(TableRow(rows, t_.h, t, scratch.data()), s.head_dim,
+                table.data() + t * bp_.dim_stride);
+  }
+  const Tokens& tokens = call_.Keys(t_.b);
+  for (int64_t j = 0; j < tokens.size(); ++j) {
+    call_.k.Load(t_.b, call_.KvHead(t_.h),
+                 tokens.source[static_cast<size_t>(j)],
+                 keys.data() + j * bp_.dim_stride);
+  }
+  if (want_) {
+    for (int64_t t = 0; t < count; t += kRowsI) {
+      AddProduct(d_key_table_.data() + t * cols, 1, cols, keys.data(),
+                 bp_.dim_stride, cols, g_.k_table.data() + t * bp_.dim_stride,
+                 bp_.dim_stride, bp_.dim_stride);
+    }
+  }
+  for (int64_t j = 0; j < cols; j += kRowsI) {
+    AddProduct(d_key_table_.data() + j, cols, 1, table.data(), bp_.dim_stride,
+               count, d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
+               bp_.dim_stride);
+  }
+  g_.plain_keys.reserve(static_cast<size_t>(tokens.size() * s.head_dim));
+  for (int64_t j = 0; j < tokens.size(); ++j) {
+    const float* row = d_keys.data() + j * bp_.dim_stride;
+    g_.plain_keys.insert(g_.plain_keys.end(), row, row + s.head_dim);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_BWD_TERMS_INL_H_
