@@ -3,10 +3,11 @@
 
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build test compare format clean
+.PHONY: help setup build test bench compare format clean
 
 help:
 	@echo "make test      set up, build, and run every test"
+	@echo "make bench     set up, build, measure; results in build/bench"
 	@echo "make build     set up and build: build/release/cli/locus"
 	@echo "make compare   the comparison of encodings (not built yet)"
 	@echo "make format    clang-format every source"
@@ -23,6 +24,14 @@ build: setup
 test: build
 	@echo "locus: testing"
 	@ctest --preset release -j $(JOBS)
+
+bench: build
+	@echo "locus: measuring (a few minutes; best on a machine with nothing else to do)"
+	@mkdir -p build/bench
+	@build/release/cli/locus bench --save build/bench/locus.json --chart build/bench/locus.png
+	@build/release/bench/locus_short --json=build/bench/short.json
+	@build/release/bench/locus_bench --benchmark_out=build/bench/benchmarks.json --benchmark_out_format=json
+	@echo "locus: wrote build/bench/locus.json, locus.png, short.json and benchmarks.json"
 
 compare:
 	@echo "locus: the comparison is not built yet" >&2; exit 1

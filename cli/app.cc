@@ -38,6 +38,11 @@ Int ReadNumber(const char* flag, const std::string& text, Int lowest,
 
 }  // namespace
 
+int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
+                   int64_t highest) {
+  return ReadNumber<int64_t>(flag, text, lowest, highest);
+}
+
 void EncodingArgs::AddTo(CLI::App& command) {
   command.add_option("encoding", name, "name of an encoding; see locus list")
       ->required();

@@ -34,6 +34,11 @@ struct EncodingArgs {
   ExampleConfig Config() const;
 };
 
+// A whole number in [lowest, highest] from the text given with `flag`; throws
+// Error otherwise.
+int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
+                   int64_t highest);
+
 // The shape of a self-attention call of an example.
 Shape ShapeOf(const ExampleConfig& config);
 

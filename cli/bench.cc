@@ -1,265 +1,333 @@
-// locus bench: how fast attention is with each encoding, against this machine's
-// own limits and against plain attention, measured in the same run.
+// locus bench: how fast attention is with each encoding, and how much memory it
+// needs, against this machine's own limits and against plain attention.
+#include "cli/bench.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <thread>
 
-#include "cli/app.h"
-#include "locus/locus.h"
+#include "cli/bench_progress.h"
+#include "locus/error.h"
 
 namespace locus::cli {
 namespace {
 
+using bench::CallSpec;
+using bench::Case;
+using bench::Direction;
+
+constexpr Direction kDirections[] = {Direction::kForward, Direction::kBackward};
+
+// As they come from the command line.
 struct BenchArgs {
   std::vector<std::string> encodings = {"alibi", "t5",     "kerple",
                                         "rope",  "shaw",   "transformer-xl",
                                         "tupe",  "deberta"};
-  int64_t length = 2048;
-  int64_t dim = 64;
-  int64_t heads = 16;
-  int threads = 0;
-  int repeats = 5;
+  std::string mask = {};
+  std::string dtype = "f32";
+  std::string heads = "16";
+  std::string length = "0";
+  std::string dim = "64";
+  std::string threads = "0";
+  std::string repeats = "0";
+  bool attention = false;
+  bool memory = false;
+  bool growth = false;
+  std::string chart = {};
+  std::string save = {};
   bool json = false;
 };
 
-double Seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+// "none" first, "all" spelled out, each once.
+std::vector<std::string> EncodingNames(const std::vector<std::string>& wished) {
+  std::vector<std::string> names = {"none"};
+  const auto add = [&](std::string_view name) {
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  };
+  for (const std::string& wish : wished) {
+    if (wish == "all") {
+      for (const std::string& name : bench::AttentionEncodings()) add(name);
+    } else {
+      add(FindEncoding(wish).name);
+    }
+  }
+  return names;
 }
 
-// Median, least and greatest of a few runs.
-struct Spread {
-  explicit Spread(std::vector<double> runs) {
-    std::ranges::sort(runs);
-    median = runs[runs.size() / 2];
-    low = runs.front();
-    high = runs.back();
+BenchPlan PlanOf(const BenchArgs& args) {
+  // Longer calls take hours, and their reference tables do not fit a machine.
+  constexpr int64_t kMostLength = int64_t{1} << 20;
+  BenchPlan plan;
+  plan.encodings = EncodingNames(args.encodings);
+  plan.dtype = args.dtype == "bf16"  ? DType::kBF16
+               : args.dtype == "f16" ? DType::kF16
+                                     : DType::kF32;
+  plan.masks = args.mask == "full"     ? Masks::kFull
+               : args.mask == "causal" ? Masks::kCausal
+                                       : Masks::kBoth;
+  plan.heads = ReadNumber("--heads", args.heads, 1, 1024);
+  plan.dim = ReadNumber("--dim", args.dim, 1, 1024);
+  plan.length = ReadNumber("--length", args.length, 0, kMostLength);
+  plan.threads =
+      static_cast<int>(ReadNumber("--threads", args.threads, 0, 1024));
+  if (plan.threads == 0) {
+    plan.threads =
+        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }
-  double median = 0.0, low = 0.0, high = 0.0;
-};
-
-Tensor RandomInput(std::vector<int64_t> shape, uint64_t seed) {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  std::vector<float> values(static_cast<size_t>(count));
-  uint64_t state = seed;
-  for (float& value : values) {
-    // The sum of four uniform bytes' worth: near enough to a normal variable.
-    float sum = -2.0F;
-    for (int n = 0; n < 4; ++n) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      sum += static_cast<float>(state >> 40) * 0x1p-24F;
+  plan.repeats =
+      static_cast<int>(ReadNumber("--repeats", args.repeats, 0, 1000));
+  const bool chosen = args.attention || args.memory || args.growth;
+  plan.attention = args.attention || !chosen;
+  plan.memory = args.memory;
+  plan.growth = args.growth;
+  if (plan.growth && plan.length > 0 && plan.length < 4) {
+    throw Error(
+        fmt::format("--growth compares --length with a quarter of it, got {}",
+                    plan.length));
+  }
+  if (!args.chart.empty()) {
+    CheckChartName(args.chart);
+    if (!plan.attention) {
+      throw Error("--chart draws the speed of attention: add --attention");
     }
-    value = 1.7F * sum;
   }
-  return Tensor::From(std::move(shape), std::move(values));
+  return plan;
 }
 
-// One encoding on one call, ready to run.
-struct Case {
-  Case(const std::string& name, const BenchArgs& args, int64_t length,
-       bool is_causal)
-      : causal(is_causal) {
-    ExampleConfig config{
-        .heads = args.heads, .head_dim = args.dim, .length = length};
-    // The sizes of real models: Shaw's clip of 128, DeBERTa's 256 buckets.
-    if (name == "shaw") config.options["clip"] = "128";
-    if (name == "deberta") {
-      config.options = {{"buckets", "256"}, {"max_distance", "512"}};
-    }
-    const std::vector<int64_t> shape = {1, args.heads, length, args.dim};
-    q = RandomInput(shape, 1);
-    k = RandomInput(shape, 2);
-    v = RandomInput(shape, 3);
-    d_out = RandomInput(shape, 4);
-    options.causal = causal;
-    options.threads = args.threads;
-    options.return_lse = true;
-    if (name == "mrope") {
-      for (int64_t i = 0; i < length; ++i) {
-        positions.push_back(PackPosition(i, i, i));
+// The masks of a section; memory and growth take one unless told otherwise.
+std::vector<bool> CausalOrNot(Masks masks, bool both) {
+  switch (masks) {
+    case Masks::kFull:
+      return {false};
+    case Masks::kCausal:
+      return {true};
+    case Masks::kBoth:
+      break;
+  }
+  return both ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
+std::string What(const CallSpec& spec, Direction direction) {
+  return fmt::format("{} {} {}", spec.encoding, bench::DirectionName(direction),
+                     spec.causal ? "causal" : "full");
+}
+
+// Measures what is planned, telling each row as it comes if `tell`.
+class Runner {
+ public:
+  Runner(const BenchPlan& plan, bool tell)
+      : plan_(plan), tell_(tell), progress_(Steps(plan)) {}
+
+  BenchResults Run() {
+    // Children first: they must be born before threads are.
+    progress_.Show("this machine");
+    MeasureLimits();
+    Print(HeaderText(plan_, results_.machine));
+    if (plan_.memory) Memory();
+    if (plan_.growth) Growth();
+    if (plan_.attention) Attention();
+    progress_.Clear();
+    return std::move(results_);
+  }
+
+ private:
+  static int Steps(const BenchPlan& plan) {
+    const size_t rows = 2 * plan.encodings.size();
+    const size_t masks = CausalOrNot(plan.masks, true).size();
+    return static_cast<int>(1 + (plan.memory ? rows : 0) +
+                            (plan.growth ? rows : 0) +
+                            (plan.attention ? rows * masks : 0));
+  }
+
+  void Print(const std::string& text) {
+    if (!tell_) return;
+    progress_.Clear();
+    Emit(text);
+  }
+
+  void MeasureLimits() {
+    const std::vector<double> found = bench::RunInChild([this] {
+      const MachineLimits m = MeasureMachine(plan_.threads);
+      return std::vector<double>{m.fma_gflops, m.read_gb_per_s, m.copy_gb_per_s,
+                                 m.update_gb_per_s};
+    });
+    results_.machine = {.fma_gflops = found[0],
+                        .read_gb_per_s = found[1],
+                        .copy_gb_per_s = found[2],
+                        .update_gb_per_s = found[3]};
+  }
+
+  // Calls measure(spec, direction) for every row of a section in children.
+  template <typename Measure>
+  void EachLong(const char* what, const Measure& measure) {
+    for (const Direction direction : kDirections) {
+      for (const bool causal : CausalOrNot(plan_.masks, /*both=*/false)) {
+        for (const std::string& name : plan_.encodings) {
+          const CallSpec spec = plan_.Spec(name, causal, kLongLength);
+          progress_.Show(fmt::format("{} of {}", what, What(spec, direction)));
+          measure(spec, direction);
+        }
       }
-      options.q_positions = options.k_positions = positions;
     }
-    const CallSizes sizes = CheckCall(q, k, v, options);
-    terms = FindEncoding(name)
-                .example(config)
-                ->Lower(CallMask(sizes, options).ShapeOf(sizes, options))
-                .terms;
-    forward = Attention(q, k, v, terms, options);
   }
 
-  double ForwardSeconds() const {
-    const double start = Seconds();
-    Attention(q, k, v, terms, options);
-    return Seconds() - start;
-  }
-  double BackwardSeconds() const {
-    const double start = Seconds();
-    AttentionBackward(d_out, q, k, v, forward, terms, options);
-    return Seconds() - start;
-  }
-  // Largest difference from the float64 reference, over the largest value.
-  double Error() const {
-    const std::vector<double> exact =
-        reference::Attention(q, k, v, terms, options).out.ToVector();
-    const std::vector<double> fused = forward.out.ToVector();
-    double worst = 0.0, largest = 1e-30;
-    for (size_t n = 0; n < exact.size(); ++n) {
-      worst = std::max(worst, std::abs(exact[n] - fused[n]));
-      largest = std::max(largest, std::abs(exact[n]));
-    }
-    return worst / largest;
+  void Memory() {
+    Print(MemoryTitle(plan_));
+    EachLong("memory", [this](const CallSpec& spec, Direction direction) {
+      results_.memory.push_back(bench::MeasureMemory(spec, direction));
+      Print(RowText(results_.memory.back()));
+    });
+    Print(Meaning(results_.memory));
   }
 
-  bool causal;
-  Tensor q, k, v, d_out;
-  std::vector<int64_t> positions;
-  AttentionOptions options;
-  Terms terms;
-  AttentionResult forward;
+  void Growth() {
+    Print(GrowthTitle(plan_));
+    const int repeats = plan_.Repeats(kGrowthRepeats);
+    EachLong("growth", [&](const CallSpec& spec, Direction direction) {
+      results_.growth.push_back(bench::MeasureGrowth(spec, direction, repeats));
+      Print(RowText(results_.growth.back()));
+    });
+    Print(Meaning(results_.growth));
+  }
+
+  void Attention() {
+    Print(SpeedTitle(plan_));
+    for (const Direction direction : kDirections) {
+      for (const bool causal : CausalOrNot(plan_.masks, /*both=*/true)) {
+        Case plain(plan_.Spec("none", causal, kSpeedLength));
+        for (const std::string& name : plan_.encodings) {
+          const CallSpec spec = plan_.Spec(name, causal, kSpeedLength);
+          progress_.Show(What(spec, direction));
+          bench::SpeedRow row;
+          if (name == "none") {
+            row = Speed(plain, plain, direction);
+          } else {
+            Case with(spec);
+            row = Speed(plain, with, direction);
+          }
+          row.error = bench::ShortError(spec, direction);
+          results_.attention.push_back(row);
+          Print(RowText(row));
+        }
+      }
+    }
+    Print(Meaning(results_.attention));
+  }
+
+  bench::SpeedRow Speed(Case& plain, Case& with, Direction direction) const {
+    return bench::MeasureSpeed(plain, with, direction,
+                               plan_.Repeats(kSpeedRepeats),
+                               [] { Progress::Check(); });
+  }
+
+  const BenchPlan& plan_;
+  bool tell_;
+  Progress progress_;
+  BenchResults results_;
 };
 
-struct Result {
-  std::string name = {};
-  bool causal = false;
-  bool backward = false;
-  double milliseconds = 0.0;
-  Spread of_peak{{0.0}};
-  Spread of_plain{{0.0}};
-  double error = 0.0;
-};
-
-// Plain attention and an encoding, turn about, with the machine's FMA rate
-// before each pair.
-Result Measure(const std::string& name, const BenchArgs& args, bool causal,
-               bool backward) {
-  const Case plain("none", args, args.length, causal);
-  const Case with(name, args, args.length, causal);
-  const double n = static_cast<double>(args.length);
-  const double operations = (backward ? 10.0 : 4.0) * n * n *
-                            static_cast<double>(args.dim * args.heads) /
-                            (causal ? 2.0 : 1.0);
-  const auto time = [backward](const Case& c) {
-    return backward ? c.BackwardSeconds() : c.ForwardSeconds();
-  };
-  std::vector<double> of_peak, of_plain, times;
-  for (int run = 0; run < args.repeats; ++run) {
-    const double peak = MeasureFmaGflops(args.threads);
-    const double base = time(plain);
-    const double mine = time(with);
-    of_peak.push_back(operations / mine / 1e9 / peak);
-    of_plain.push_back(base / mine);
-    times.push_back(mine);
+// Writes beside `path` and renames, so that a reader never sees half of it.
+void Save(const Json& json, const std::string& path) {
+  const std::string beside = path + ".part";
+  std::ofstream file(beside);
+  file << json.dump(2) << "\n" << std::flush;
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(beside.c_str());
+    throw Error(fmt::format("cannot write {}: {}", path, why));
   }
-  Result result;
-  result.name = name;
-  result.causal = causal;
-  result.backward = backward;
-  result.milliseconds = Spread(times).median * 1e3;
-  result.of_peak = Spread(of_peak);
-  result.of_plain = Spread(of_plain);
-  // The reference is quadratic in time: judge a shorter call.
-  result.error =
-      Case(name, args, std::min<int64_t>(args.length, 200), causal).Error();
-  return result;
-}
-
-Json ResultJson(const Result& r) {
-  const auto spread = [](const Spread& s) {
-    return Json{{"median", s.median}, {"low", s.low}, {"high", s.high}};
-  };
-  return {{"encoding", r.name},
-          {"direction", r.backward ? "backward" : "forward"},
-          {"causal", r.causal},
-          {"milliseconds", r.milliseconds},
-          {"of_fma_peak", spread(r.of_peak)},
-          {"of_plain", spread(r.of_plain)},
-          {"error", r.error}};
 }
 
 int Bench(const BenchArgs& args) {
-  for (const std::string& name : args.encodings) FindEncoding(name);
-  const int threads =
-      args.threads > 0
-          ? args.threads
-          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const MachineLimits limits = MeasureMachine(args.threads);
-  if (!args.json) {
-    Emit(fmt::format(
-        "{} thread(s), {}: {:.0f} GFLOP/s multiply-add; {:.1f} GB/s read, "
-        "{:.1f} "
-        "copy, {:.1f} in place\nattention on [1, {}, {}, {}] f32; medians of "
-        "{} (least .. most); error against float64 at length {}\n\n{:<16} "
-        "{:<9} {:<7} {:>9}  {:<21} {:<21} {:>8}\n",
-        threads, SimdTarget(), limits.fma_gflops, limits.read_gb_per_s,
-        limits.copy_gb_per_s, limits.update_gb_per_s, args.heads, args.length,
-        args.dim, args.repeats, std::min<int64_t>(args.length, 200), "encoding",
-        "direction", "mask", "ms", "of FMA peak", "of plain", "error"));
+  const BenchPlan plan = PlanOf(args);
+  const auto interrupted = [] {
+    fmt::print(stderr, "locus: interrupted\n");
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+    return kAnswerIsNo;
+  };
+  try {
+    const BenchResults results = Runner(plan, /*tell=*/!args.json).Run();
+    const Json json = ResultsJson(plan, results);
+    if (!args.save.empty()) Save(json, args.save);
+    if (!args.chart.empty()) DrawSpeeds(plan, results.attention, args.chart);
+    if (args.json) EmitJson(json);
+    return kFine;
+  } catch (const Interrupted&) {
+    return interrupted();
+  } catch (const Error&) {
+    // A child that was told to stop ends in an error, too.
+    if (Progress::WasInterrupted()) return interrupted();
+    throw;
   }
-  Json rows = Json::array();
-  std::vector<std::string> names = {"none"};
-  names.insert(names.end(), args.encodings.begin(), args.encodings.end());
-  for (const bool backward : {false, true}) {
-    for (const bool causal : {false, true}) {
-      for (const std::string& name : names) {
-        const Result r = Measure(name, args, causal, backward);
-        rows.push_back(ResultJson(r));
-        if (args.json) continue;
-        Emit(fmt::format(
-            "{:<16} {:<9} {:<7} {:>9.1f}  {:.3f} ({:.3f} .. {:.3f})  {:.3f} "
-            "({:.3f} .. {:.3f})  {:>8.1e}\n",
-            r.name, backward ? "backward" : "forward",
-            causal ? "causal" : "full", r.milliseconds, r.of_peak.median,
-            r.of_peak.low, r.of_peak.high, r.of_plain.median, r.of_plain.low,
-            r.of_plain.high, r.error));
-      }
-    }
-  }
-  if (args.json) {
-    EmitJson({{"version", Version()},
-              {"threads", threads},
-              {"simd", SimdTarget()},
-              {"machine",
-               {{"fma_gflops", limits.fma_gflops},
-                {"read_gb_per_s", limits.read_gb_per_s},
-                {"copy_gb_per_s", limits.copy_gb_per_s},
-                {"update_gb_per_s", limits.update_gb_per_s}}},
-              {"heads", args.heads},
-              {"length", args.length},
-              {"dim", args.dim},
-              {"repeats", args.repeats},
-              {"results", rows}});
-  }
-  return kFine;
 }
 
 }  // namespace
 
+CallSpec BenchPlan::Spec(const std::string& encoding, bool causal,
+                         int64_t usual_length) const {
+  return {.encoding = encoding,
+          .dtype = dtype,
+          .causal = causal,
+          .heads = heads,
+          .length = length > 0 ? length : usual_length,
+          .dim = dim,
+          .threads = threads};
+}
+
 void AddBench(CLI::App& app, int& code) {
   auto* command = app.add_subcommand(
-      "bench", "Measure attention with each encoding against this machine");
+      "bench", "Measure attention with each encoding against this machine.");
   command->footer(
-      "Example:\n  locus bench --encodings alibi,rope --length 1024");
+      "Examples:\n  locus bench --encodings alibi,rope --length 1024\n"
+      "  locus bench --chart speed.png --save speed.json\n"
+      "  locus bench --memory --growth --encodings shaw\n\n"
+      "Plain attention (none) is always measured, too, turn about with each "
+      "encoding.\nJSON: {version, threads, simd, machine, attention, memory, "
+      "growth}; a section that\nwas not asked for is null.");
   const auto args = std::make_shared<BenchArgs>();
-  command->add_option("--encodings", args->encodings, "Names, comma-separated")
+  command->add_flag("--attention", args->attention,
+                    "time forward and backward passes; the default");
+  command->add_flag("--memory", args->memory,
+                    "peak memory of a call beyond inputs and outputs");
+  command->add_flag("--growth", args->growth,
+                    "time and memory at a quarter of the length and at all of "
+                    "it");
+  command
+      ->add_option("--encodings", args->encodings,
+                   "names, comma-separated, or all")
       ->delimiter(',');
-  command->add_option("--length", args->length, "Queries and keys")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--dim", args->dim, "Channels of a head")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--heads", args->heads, "Heads")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--threads", args->threads, "Threads; 0: all")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--repeats", args->repeats, "Runs of each case")
-      ->check(CLI::Range(1, 1000));
-  command->add_flag("--json", args->json, "Print one JSON object");
+  command
+      ->add_option("--mask", args->mask,
+                   "full, causal or both; memory and growth: full")
+      ->check(CLI::IsMember({"full", "causal", "both"}));
+  command->add_option("--dtype", args->dtype, "f32, bf16 or f16")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
+  command->add_option(
+      "--length", args->length,
+      fmt::format("queries and keys; 0: {}, memory and growth {}", kSpeedLength,
+                  kLongLength));
+  command->add_option("--dim", args->dim, "channels of a head")
+      ->capture_default_str();
+  command->add_option("--heads", args->heads, "number of heads")
+      ->capture_default_str();
+  command->add_option("--threads", args->threads, "threads; 0: all")
+      ->capture_default_str();
+  command->add_option("--repeats", args->repeats,
+                      fmt::format("runs of each case; 0: {}, growth {}",
+                                  kSpeedRepeats, kGrowthRepeats));
+  command->add_option("--chart", args->chart,
+                      "draw the speeds of attention: FILE.png or .svg");
+  command->add_option("--save", args->save, "write the JSON to a file, too");
+  command->add_flag("--json", args->json, "print one JSON object instead");
   command->callback([args, &code] { code = Bench(*args); });
 }
 

@@ -5,6 +5,7 @@ set -eu
 packages="g++ cmake ninja-build pkg-config git
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libmpfr-dev
+  libbenchmark-dev libopenblas-dev
   gnuplot-nox fonts-dejavu-core python3"
 
 missing=""

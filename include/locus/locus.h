@@ -24,6 +24,7 @@
 #include "locus/encodings/tupe.h"
 #include "locus/encodings/xpos.h"
 #include "locus/error.h"
+#include "locus/kv_cache.h"
 #include "locus/linear_attention.h"
 #include "locus/machine.h"
 #include "locus/reference.h"

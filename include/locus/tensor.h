@@ -32,6 +32,8 @@ class Tensor {
 
   // Owned, contiguous, zero-filled.
   static Tensor Zeros(DType dtype, std::vector<int64_t> shape);
+  // Contents undefined: for those who write every element.
+  static Tensor Empty(DType dtype, std::vector<int64_t> shape);
   // Owned, contiguous; `values.size()` must be the product of `shape`.
   static Tensor From(std::vector<int64_t> shape, std::vector<float> values);
   static Tensor From(std::vector<int64_t> shape, std::vector<double> values);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/buffer.h"
 #include "core/fail.h"
 
 namespace locus {
@@ -114,18 +115,40 @@ int64_t DTypeBytes(DType dtype) {
   }
 }
 
+namespace {
+
+// One element at least, so that an empty tensor still has storage and is
+// `defined`.
+size_t StorageBytes(DType dtype, int64_t elements) {
+  return static_cast<size_t>(std::max<int64_t>(elements, 1) *
+                             DTypeBytes(dtype));
+}
+
+}  // namespace
+
 Tensor Tensor::Zeros(DType dtype, std::vector<int64_t> shape) {
   const int64_t elements = CheckedElements(dtype, shape);
   Tensor t;
   t.dtype_ = dtype;
   t.strides_ = RowMajorStrides(shape);
   t.shape_ = std::move(shape);
-  // One element at least, so that an empty tensor still has storage and is
-  // `defined`.
-  const size_t bytes =
-      static_cast<size_t>(std::max<int64_t>(elements, 1) * DTypeBytes(dtype));
-  auto storage = std::shared_ptr<std::byte[]>(new std::byte[bytes]());
+  auto storage = std::shared_ptr<std::byte[]>(
+      new std::byte[StorageBytes(dtype, elements)]());
   t.data_ = storage.get();
+  t.owner_ = std::move(storage);
+  return t;
+}
+
+Tensor Tensor::Empty(DType dtype, std::vector<int64_t> shape) {
+  const int64_t elements = CheckedElements(dtype, shape);
+  Tensor t;
+  t.dtype_ = dtype;
+  t.strides_ = RowMajorStrides(shape);
+  t.shape_ = std::move(shape);
+  const auto floats = static_cast<int64_t>(
+      (StorageBytes(dtype, elements) + sizeof(float) - 1) / sizeof(float));
+  auto storage = std::make_shared<FloatBuffer>(floats);
+  t.data_ = storage->data();
   t.owner_ = std::move(storage);
   return t;
 }

@@ -38,11 +38,12 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   CheckTypes(q, k, v);
   const CallSizes& s = call.sizes;
   AttentionResult result;
+  // The kernels write every row.
   result.out =
-      Tensor::Zeros(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
+      Tensor::Empty(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
   float* lse = nullptr;
   if (options.return_lse) {
-    result.lse = Tensor::Zeros(DType::kF32, {s.batch, s.q_heads, s.q_len});
+    result.lse = Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len});
     lse = result.lse.MutableData<float>();
   }
   kernels::Forward(call, result.out, lse, ThreadsFor(s, options.threads));
@@ -70,9 +71,15 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
          forward.lse.Describe());
   }
   const Tensor lse = forward.lse.To(DType::kF32);
-  AttentionGrads grads{.d_q = Tensor::Zeros(q.dtype(), q.shape()),
-                       .d_k = Tensor::Zeros(k.dtype(), k.shape()),
-                       .d_v = Tensor::Zeros(v.dtype(), v.shape()),
+  // Every row is written, unless there are no pairs or keys are cut off.
+  const bool all = options.key_lengths.empty() && s.q_len > 0 && s.k_len > 0;
+  const auto like = [all](const Tensor& t) {
+    return all ? Tensor::Empty(t.dtype(), t.shape())
+               : Tensor::Zeros(t.dtype(), t.shape());
+  };
+  AttentionGrads grads{.d_q = like(q),
+                       .d_k = like(k),
+                       .d_v = like(v),
                        .terms = ZeroGrads(terms)};
   const kernels::BackwardCall args{
       .call = call,

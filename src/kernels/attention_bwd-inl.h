@@ -19,8 +19,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/bwd_band-inl.h"
 #include "kernels/bwd_reduce-inl.h"
-#include "kernels/bwd_terms-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -308,10 +308,16 @@ void BackwardF32(const BackwardCall& args, int threads) {
       AlignUp((s.q_len + stretches - 1) / stretches, kBwdQueries);
   const int64_t per_head = (s.q_len + stretch - 1) / stretch;
   const int64_t per_unit = packed.group * per_head;
-  // Units are done in waves of two tasks a thread, so that packed operands and
-  // partial sums do not pile up.
+  // Units are done in waves, so that packed operands and partial sums do not
+  // pile up: as many as fit into 64 MiB, but at least two tasks a thread.
   const int64_t units = s.batch * s.kv_heads;
-  const int64_t wave = std::clamp<int64_t>(2 * threads / per_unit, 1, units);
+  const int64_t floats =
+      packed.cols * ((packed.key_copies + per_unit) * bp.depth_stride +
+                     packed.key_copies * packed.depth + s.value_dim +
+                     per_unit * bp.value_pad);
+  constexpr int64_t kWaveFloats = int64_t{16} << 20;
+  const int64_t wave = std::clamp<int64_t>(
+      std::max(2 * threads / per_unit, kWaveFloats / floats), 1, units);
   for (int64_t first = 0; first < units; first += wave) {
     const int64_t count = std::min(wave, units - first);
     bp.Pack(first, count);
@@ -320,9 +326,12 @@ void BackwardF32(const BackwardCall& args, int threads) {
       return (first + task / per_unit) % s.kv_heads * packed.group +
              task % per_unit / per_head;
     };
-    ParallelFor(count * per_unit, threads, [&](int64_t task) {
+    ParallelFor(count * per_unit, threads, [&](int64_t order) {
       static thread_local BackwardTile scratch;
-      const int64_t part = task % per_head;
+      // Last stretches first: under a causal mask they are the longest.
+      const int64_t heads = count * packed.group;
+      const int64_t part = per_head - 1 - order / heads;
+      const int64_t task = order % heads * per_head + part;
       BackwardTask run(bp, args, scratch, grads[static_cast<size_t>(task)]);
       run.Run((first + task / per_unit) / s.kv_heads, head_of(task),
               part * stretch, std::min(stretch, s.q_len - part * stretch));

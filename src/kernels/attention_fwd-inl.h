@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/attention_kernels.h"
-#include "kernels/score-inl.h"
+#include "kernels/score_late-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {

@@ -15,7 +15,7 @@ struct BackwardCall {
   Rows d_out;
   Rows out;
   const float* lse;  // [B, Hq, Lq]
-  Tensor* d_q;       // contiguous, zeroed, in the shapes of q, k and v
+  Tensor* d_q;       // contiguous, in the shapes of q, k and v
   Tensor* d_k;
   Tensor* d_v;
   bool want_terms = false;

@@ -33,6 +33,26 @@ uint16_t ToBF16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
+// Rounds to nearest, ties to even.
+uint16_t ToF16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000U;
+  uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (value != value) return static_cast<uint16_t>(sign | 0x7E00U);
+  // From 65520 on it rounds to infinity.
+  if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
+  if (magnitude < 0x38800000U) {
+    // Below 2^-14 the last place is 2^-24, that of 0.5 in float: adding 0.5
+    // rounds there.
+    const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
+    magnitude = std::bit_cast<uint32_t>(rounded) - 0x3F000000U;
+    return static_cast<uint16_t>(sign | magnitude);
+  }
+  // 13 bits fewer, and an exponent that counts from 15 instead of 127.
+  magnitude += 0xFFFU + ((magnitude >> 13) & 1U);
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000U) >> 13));
+}
+
 template <typename Convert>
 void LoadNarrow(const void* data, int64_t stride, int64_t dim, float* dst,
                 const Convert& convert) {
@@ -139,28 +159,34 @@ const float* Rows::Direct(int64_t b, int64_t h, int64_t i) const {
          i * stride_[2];
 }
 
-void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
-  switch (t.dtype()) {
+void StoreFloats(const float* src, int64_t count, DType dtype, void* dst) {
+  switch (dtype) {
     case DType::kF32:
-      std::memcpy(t.MutableData<float>() + row * dim, src,
-                  static_cast<size_t>(dim) * sizeof(float));
+      std::memcpy(dst, src, static_cast<size_t>(count) * sizeof(float));
       break;
     case DType::kF64:
-      std::copy_n(src, dim, t.MutableData<double>() + row * dim);
+      std::copy_n(src, count, static_cast<double*>(dst));
       break;
-    case DType::kBF16: {
-      uint16_t* dst = t.MutableData<uint16_t>() + row * dim;
-      for (int64_t d = 0; d < dim; ++d) dst[d] = ToBF16(src[d]);
+    case DType::kBF16:
+      std::transform(src, src + count, static_cast<uint16_t*>(dst), ToBF16);
       break;
-    }
-    case DType::kF16: {
-      // Rare enough to go through the tensor's own rounding.
-      Tensor narrow =
-          Tensor::Borrow(DType::kF32, {dim}, {}, src).To(DType::kF16);
-      std::copy_n(narrow.Data<uint16_t>(), dim,
-                  t.MutableData<uint16_t>() + row * dim);
+    case DType::kF16:
+      std::transform(src, src + count, static_cast<uint16_t*>(dst), ToF16);
       break;
-    }
+  }
+}
+
+void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
+  const int64_t at = row * dim;
+  switch (t.dtype()) {
+    case DType::kF32:
+      StoreFloats(src, dim, t.dtype(), t.MutableData<float>() + at);
+      break;
+    case DType::kF64:
+      StoreFloats(src, dim, t.dtype(), t.MutableData<double>() + at);
+      break;
+    default:
+      StoreFloats(src, dim, t.dtype(), t.MutableData<uint16_t>() + at);
   }
 }
 

@@ -23,6 +23,14 @@ class Rows {
   // Adjacent rows lie this many floats apart (where Direct is not nullptr).
   int64_t row_stride() const { return stride_[2]; }
   int64_t dim() const { return dim_; }
+  DType dtype() const { return dtype_; }
+  // The elements of a row are adjacent.
+  bool unit_stride() const { return stride_[3] == 1 || dim_ == 1; }
+  // The first element of row (b, h, 0), of type T.
+  template <typename T>
+  const T* Head(int64_t b, int64_t h) const {
+    return static_cast<const T*>(data_) + b * stride_[0] + h * stride_[1];
+  }
 
  private:
   const void* data_;
@@ -30,6 +38,9 @@ class Rows {
   int64_t stride_[4];
   int64_t dim_;
 };
+
+// Writes `count` floats as elements of another type, rounded to nearest even.
+void StoreFloats(const float* src, int64_t count, DType dtype, void* dst);
 
 // Writes floats to row (b, h, i) of a contiguous tensor of any element type.
 void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim);
@@ -99,6 +110,7 @@ struct Call {
 // Cosines and sines of tokens in float: [tokens, pairs] each. With a decay,
 // they carry exp(sign * log_decay * (position - origin)).
 struct RotationTable {
+  RotationTable() = default;
   RotationTable(const Rotation& rotation, const Tokens& tokens, double sign,
                 int64_t origin);
 
@@ -127,14 +139,6 @@ struct RelMap {
   int32_t Bucket(int64_t rel) const {
     const int64_t e = std::clamp<int64_t>(rel - first, 0, width() - 1);
     return bucket[static_cast<size_t>(e)];
-  }
-  // The bucket of all of rel .. rel + count - 1, or -1 if they differ.
-  int32_t SharedBucket(int64_t rel, int64_t count) const {
-    const int64_t last = width() - 1;
-    const auto e =
-        static_cast<size_t>(std::clamp<int64_t>(rel - first, 0, last));
-    return std::min(rel - first + count - 1, last) < same_until[e] ? bucket[e]
-                                                                   : -1;
   }
 };
 

@@ -8,27 +8,11 @@
 #define LOCUS_SRC_KERNELS_SCORE_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
-
-#include <limits>
-
-#include "kernels/pack-inl.h"
+#include "kernels/key_table-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-
-using kernels::Interval;
-
-constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
-constexpr int64_t kLanesI = static_cast<int64_t>(kLanes);
-constexpr int64_t kRowsI = static_cast<int64_t>(kRows);
-constexpr int64_t kColsI = static_cast<int64_t>(kCols);
-
-constexpr int64_t AlignDown(int64_t n, int64_t to) { return n / to * to; }
-constexpr int64_t AlignUp(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 // Up to kRows queries of one head, packed: operands [depth][kRows].
 struct Block {
@@ -43,52 +27,6 @@ struct Block {
   float* plain = nullptr;  // [D][kRows], scaled
   float* q_row = nullptr;  // q.Tq by rel, padded: [kRows][q_stride]
 };
-
-// k_j.Tk[b] for one head, by bucket: [buckets][cols].
-class KeyTable {
- public:
-  void Build(const Packed& packed, int64_t b, int64_t h);
-  const float* Row(int64_t bucket) const {
-    return values_.data() + bucket * cols_;
-  }
-  int64_t cols() const { return cols_; }
-
- private:
-  int64_t cols_ = 0;
-  FloatBuffer values_, plain_, table_;
-};
-
-inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
-  const Call& call = packed.call;
-  const int64_t dim = call.sizes.head_dim;
-  const Tensor& rows = call.terms.k_table->rows;
-  const int64_t count = rows.size(1);
-  cols_ = packed.cols;
-  values_.Resize(AlignUp(count, kRowsI) * cols_);
-  // The packed keys serve if they are neither rotated nor extended.
-  const float* panels = packed.Keys(b, h);
-  if (call.terms.rotate || packed.extra > 0) {
-    plain_.Resize(cols_ * dim);
-    PackRows(call.k, call.Keys(b), b, call.KvHead(h), cols_, plain_.data());
-    panels = plain_.data();
-  }
-  table_.Resize(dim * kRowsI);
-  const int64_t head = rows.size(0) == 1 ? 0 : h;
-  for (int64_t t = 0; t < count; t += kRowsI) {
-    for (int64_t d = 0; d < dim; ++d) {
-      for (int64_t r = 0; r < kRowsI; ++r) {
-        table_.data()[d * kRowsI + r] =
-            t + r < count ? static_cast<float>(rows.At(head, t + r, d)) : 0.0F;
-      }
-    }
-    for (int64_t p = 0; p < cols_; p += kColsI) {
-      Product(
-          table_.data(), kRows, 1, panels + p * dim, kCols,
-          static_cast<size_t>(dim),
-          Store{values_.data() + t * cols_ + p, static_cast<size_t>(cols_)});
-    }
-  }
-}
 
 // Computes scores in the domain of exp2. One a thread: it owns scratch.
 class Scorer {
@@ -165,6 +103,54 @@ class Scorer {
     } else {
       for (int64_t j = begin; j < end; ++j) {
         one(j, t.position[static_cast<size_t>(j)] - m);
+      }
+    }
+  }
+
+  // Walks the keys of a row through a table [buckets][cols] by bucket and key:
+  // same(j, end, bucket) for whole vectors of one bucket, mixed(j, at) for a
+  // vector whose lanes lie at table[at], one(j, at) for single keys.
+  template <typename Same, typename Mixed, typename One>
+  void ForBuckets(const Block& block, int64_t r, Interval keys,
+                  const RelMap& map, int64_t cols, const Same& same,
+                  const Mixed& mixed, const One& one) const {
+    const Tokens& t = call_.Keys(block.b);
+    const int64_t begin = std::max(keys.begin, block.sees[r].begin);
+    const int64_t end = std::min(keys.end, block.sees[r].end);
+    const int64_t m = block.position[r];
+    if (t.runs.size() > 1 && t.RunOf(begin) != t.RunOf(end - 1)) {
+      for (int64_t j = begin; j < end; ++j) {
+        const int64_t rel = t.position[static_cast<size_t>(j)] - m;
+        one(j, map.Bucket(rel) * cols + j);
+      }
+      return;
+    }
+    const int64_t last = map.width() - 1;
+    // Lanes hold 32-bit indices.
+    const bool narrow = (call_.terms.k_table->buckets.count + 1) * cols <
+                        std::numeric_limits<int32_t>::max();
+    const int64_t shift = t.position[static_cast<size_t>(begin)] - m - begin;
+    for (int64_t j = keys.begin; j < keys.end;) {
+      const int64_t e = j + shift - map.first;  // the entry of key j
+      const auto at = static_cast<size_t>(std::clamp<int64_t>(e, 0, last));
+      // Keys from j on that share its bucket; past the last entry all do.
+      const int64_t until =
+          map.same_until[at] > last ? keys.end : j + map.same_until[at] - e;
+      const int64_t whole =
+          std::min(keys.end, j + AlignDown(until - j, kLanesI));
+      if (whole > j) {
+        same(j, whole, map.bucket[at]);
+        j = whole;
+      } else if (e >= 0 && e + kLanesI <= map.width() && narrow) {
+        const VI bucket = hn::LoadU(kDI, map.bucket.data() + e);
+        mixed(j,
+              hn::Add(hn::Mul(bucket, hn::Set(kDI, static_cast<int32_t>(cols))),
+                      hn::Iota(kDI, static_cast<int32_t>(j))));
+        j += kLanesI;
+      } else {
+        for (int64_t l = 0; l < kLanesI; ++l, ++j) {
+          one(j, map.Bucket(j + shift) * cols + j);
+        }
       }
     }
   }
@@ -405,144 +391,6 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
       vmax = hn::Max(vmax, hn::LoadU(kDF, row + j));
     }
     row_max[r] = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
-  }
-}
-
-// What Scores adds in registers where positions are consecutive, key by key.
-inline void Scorer::AddScattered(const Block& block, int64_t r, Interval keys,
-                                 float* s) {
-  const Tokens& t = call_.Keys(block.b);
-  const int64_t m = block.position[r];
-  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  if (q_stride_ > 0) {
-    const RelMap& map = packed_.q_table->map;
-    const float* row = block.q_row + r * q_stride_;
-    for (int64_t j = begin; j < end; ++j) {
-      s[j] += row[RelStart(t.position[static_cast<size_t>(j)] - m, map.first,
-                           map.width())];
-    }
-  }
-  if (packed_.q_table_band) {
-    // A band for each stretch of the row's keys; it carries a bias by rel.
-    for (int64_t j = begin; j < end;) {
-      const Run& run = t.runs[t.RunOf(j)];
-      const int64_t stop = std::min(end, run.first + run.count);
-      const int64_t rel = t.position[static_cast<size_t>(j)] - m;
-      const ByRel band = Band(block, rel, rel + stop - 1 - j);
-      const float* row = band.rows + r * band.stride;
-      for (int64_t at = j; at < stop; ++at) {
-        s[at] += row[RelStart(rel + at - j, band.first, band.width)];
-      }
-      j = stop;
-    }
-  }
-  if (call_.terms.bias && !(packed_.q_table_band && by_rel_)) {
-    AddBias(block, r, keys, s);
-  }
-}
-
-inline void Scorer::AddKeyTable(const Block& block, int64_t r, Interval keys,
-                                float* s) const {
-  const RelMap& map = packed_.k_map;
-  const float scale = packed_.ScaleOf(block.position[r]);
-  const VF vscale = hn::Set(kDF, scale);
-  HWY_ALIGN float gathered[kLanes];
-  ForKeys(
-      block, r, keys,
-      [&](int64_t j, int64_t rel) {
-        // Buckets of far keys are shared: mostly one row serves a vector.
-        VF add;
-        if (const int32_t b = map.SharedBucket(rel, kLanesI); b >= 0) {
-          add = hn::LoadU(kDF, key_table_->Row(b) + j);
-        } else {
-          for (int64_t l = 0; l < kLanesI; ++l) {
-            gathered[l] = key_table_->Row(map.Bucket(rel + l))[j + l];
-          }
-          add = hn::Load(kDF, gathered);
-        }
-        hn::StoreU(hn::MulAdd(vscale, add, hn::LoadU(kDF, s + j)), kDF, s + j);
-      },
-      [&](int64_t j, int64_t rel) {
-        s[j] += scale * key_table_->Row(map.Bucket(rel))[j];
-      });
-}
-
-inline void Scorer::AddBias(const Block& block, int64_t r, Interval keys,
-                            float* s) const {
-  if (profile_ != nullptr) {
-    AddProfile(block, r, keys, s);
-    return;
-  }
-  const int64_t h = block.h;
-  const int64_t m = block.position[r];
-  const Tokens& t = call_.Keys(block.b);
-  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  if (by_rel_) {
-    const PackedBias& bias = *packed_.bias;
-    const float* row = bias.Row(h);
-    const auto at = [&](int64_t rel) {
-      return row + RelStart(rel, bias.map.first, bias.map.width());
-    };
-    ForKeys(
-        block, r, keys,
-        [&](int64_t j, int64_t rel) {
-          const VF add = hn::LoadU(kDF, at(rel));
-          hn::StoreU(hn::Add(hn::LoadU(kDF, s + j), add), kDF, s + j);
-        },
-        [&](int64_t j, int64_t rel) { s[j] += *at(rel); });
-    return;
-  }
-  if (ramp_ != nullptr) {
-    // Positions too far apart for a row by rel.
-    const size_t head = static_cast<size_t>(h);
-    const float past = static_cast<float>(ramp_->past[head] * kLog2E);
-    const float future = static_cast<float>(-ramp_->future[head] * kLog2E);
-    for (int64_t j = begin; j < end; ++j) {
-      const float x =
-          static_cast<float>(t.position[static_cast<size_t>(j)] - m);
-      s[j] += x * (x < 0.0F ? past : future);
-    }
-    return;
-  }
-  // Two-dimensional or with a token apart: key by key.
-  for (int64_t j = begin; j < end; ++j) {
-    const int64_t n = t.position[static_cast<size_t>(j)];
-    s[j] += PackedBias::Value(*table_, h, table_->buckets(m, n));
-  }
-}
-
-inline void Scorer::AddProfile(const Block& block, int64_t r, Interval keys,
-                               float* s) const {
-  const BiasProfile& p = *profile_;
-  const int64_t h = p.base.size(0) == 1 ? 0 : block.h;
-  const Tokens& t = call_.Keys(block.b);
-  const int64_t m = block.position[r];
-  const double gain = p.row_gain[static_cast<size_t>(m - p.first_position)];
-  const double* base = p.base.Data<double>() + h * p.base.size(1);
-  const double* slope = p.slope.Data<double>() + h * p.slope.size(1);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  // x moves slowly along the keys: walk from segment to segment.
-  size_t segment = 0;
-  for (int64_t j = std::max(keys.begin, block.sees[r].begin); j < end; ++j) {
-    const int64_t distance = std::abs(t.position[static_cast<size_t>(j)] - m);
-    const double x = p.distance[static_cast<size_t>(distance)] * gain;
-    while (segment > 0 && x < p.knots[segment - 1]) --segment;
-    while (segment < p.knots.size() && x >= p.knots[segment]) ++segment;
-    s[j] += static_cast<float>(kLog2E * (base[segment] + slope[segment] * x));
-  }
-}
-
-inline void Scorer::Cap(float* s, int64_t begin, int64_t end) const {
-  // cap tanh(s / cap), with s and cap both in units of log2.
-  const float cap = static_cast<float>(call_.softcap * kLog2E);
-  const VF vcap = hn::Set(kDF, cap), inverse = hn::Set(kDF, 1.0F / cap);
-  for (int64_t j = begin; j < end; j += kLanesI) {
-    const VF x = hn::LoadU(kDF, s + j);
-    const VF y = hn::Mul(vcap, hn::Tanh(kDF, hn::Mul(x, inverse)));
-    const auto masked = hn::Eq(x, hn::Set(kDF, kMinusInf));
-    hn::StoreU(hn::IfThenElse(masked, x, y), kDF, s + j);
   }
 }
 

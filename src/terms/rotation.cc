@@ -1,4 +1,4 @@
-// Angles of a rotation, and rotation of whole tensors.
+// Angles of a rotation, its id, and packed positions.
 #include <bit>
 #include <cmath>
 
@@ -27,55 +27,6 @@ class Hash {
  private:
   uint64_t state_ = 0xCBF29CE484222325;
 };
-
-// Applies one 2x2 block a pair to every token. The block of a pair is
-//   (a, b) -> (c a - s b, s a + c b), c and s given by `block`.
-template <typename Block>
-Tensor MapPairs(const Tensor& x, const Rotation& rotation,
-                std::span<const int64_t> positions, const Block& block) {
-  if (x.rank() != 4)
-    Fail("rotation needs x [B, H, L, D], got {}", x.Describe());
-  if (!rotation.log_decay.empty()) {
-    Fail(
-        "a rotation with decay (xPos) acts on pairs of tokens and cannot "
-        "rotate one tensor alone");
-  }
-  const int64_t batch = x.size(0), heads = x.size(1), length = x.size(2);
-  const int64_t dim = x.size(3);
-  const int64_t given = static_cast<int64_t>(positions.size());
-  if (given != 0 && given != length && given != batch * length) {
-    Fail("positions must number {} or {}, got {}", length, batch * length,
-         given);
-  }
-  Shape shape;
-  shape.head_dim = dim;
-  for (int64_t p : positions) shape.min_q_pos = std::min(shape.min_q_pos, p);
-  Validate(Terms{.rotate = rotation}, shape);
-  const DType dtype = x.dtype();
-  Tensor out = Tensor::From(x.shape(), x.ToVector());
-  double* data = out.MutableData<double>();
-  const size_t pairs = static_cast<size_t>(rotation.NumPairs());
-  std::vector<double> cos(pairs), sin(pairs);
-  for (int64_t b = 0; b < batch; ++b) {
-    for (int64_t i = 0; i < length; ++i) {
-      const int64_t at = given == batch * length ? b * length + i : i;
-      const int64_t pos = given == 0 ? i : positions[static_cast<size_t>(at)];
-      rotation.CosSin(pos, cos.data(), sin.data());
-      for (int64_t h = 0; h < heads; ++h) {
-        double* row = data + ((b * heads + h) * length + i) * dim;
-        for (size_t p = 0; p < pairs; ++p) {
-          double& a = row[rotation.FirstOfPair(static_cast<int64_t>(p))];
-          double& c = row[rotation.SecondOfPair(static_cast<int64_t>(p))];
-          const auto [co, si] = block(cos[p], sin[p]);
-          const double rotated = co * a - si * c;
-          c = si * a + co * c;
-          a = rotated;
-        }
-      }
-    }
-  }
-  return out.To(dtype);
-}
 
 }  // namespace
 
@@ -126,25 +77,6 @@ uint64_t Rotation::Id() const {
   hash.Add(gain);
   hash.Add(static_cast<uint64_t>(angles));
   return hash.state();
-}
-
-Tensor Rotate(const Tensor& x, const Rotation& rotation,
-              std::span<const int64_t> positions, bool inverse) {
-  if (!inverse) {
-    return MapPairs(x, rotation, positions,
-                    [](double c, double s) { return std::pair(c, s); });
-  }
-  // (gain R)^-1 = R^T / gain, and the cosines carry one gain already.
-  const double scale = 1.0 / (rotation.gain * rotation.gain);
-  return MapPairs(x, rotation, positions, [scale](double c, double s) {
-    return std::pair(c * scale, -s * scale);
-  });
-}
-
-Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
-                      std::span<const int64_t> positions) {
-  return MapPairs(d_out, rotation, positions,
-                  [](double c, double s) { return std::pair(c, -s); });
 }
 
 int64_t PackPosition(int64_t t, int64_t h, int64_t w) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the sources of the library and the tool.
+"""Runs clang-tidy over the sources of the library, the tool and the benchmarks.
 
 A file that passed is not looked at again until it, a header or the list of
 checks changes: a stamp in the build folder says so.
@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-FOLDERS = ("src", "cli")
+FOLDERS = ("src", "cli", "bench")
 
 
 def main():

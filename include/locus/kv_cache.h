@@ -1,0 +1,129 @@
+// Keys and values of the tokens so far, for decoding token by token.
+#ifndef LOCUS_KV_CACHE_H_
+#define LOCUS_KV_CACHE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "locus/attention.h"
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus {
+
+class Encoding;
+
+struct KvCacheConfig {
+  int64_t batch = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 0;
+  int64_t value_dim = 0;  // 0: head_dim
+  // Storage: f32, bf16 or f16. Arithmetic is in f32.
+  DType dtype = DType::kF32;
+  // Tokens to make room for at once; the cache grows by itself.
+  int64_t capacity = 0;
+  // Query heads of the encodings given to Append and Rerotate; 0: kv_heads.
+  int64_t q_heads = 0;
+};
+
+// How tokens are appended. Spans must outlive the call.
+struct AppendOptions {
+  // Per token: [n], or [batch * n]. Empty: each sequence goes on by one from
+  // its last token, and begins at 0.
+  std::span<const int64_t> positions = {};
+  // Only the first lengths[b] tokens of a sequence are appended: sequences of
+  // one batch may be of different lengths. Empty: all n.
+  std::span<const int64_t> lengths = {};
+  int threads = 0;  // 0: as many as the machine has
+};
+
+// A growing cache. Keys are stored rotated by the rotation of their encoding,
+// once, when they are appended. Under a rotation that acts on pairs of tokens
+// (a decay, xPos), and with a key table, which sees unrotated keys, they are
+// stored as they came and rotated when they are read.
+//
+// Not to be changed by one thread while another uses it; Decode may run on many
+// at once.
+class KvCache {
+ public:
+  explicit KvCache(const KvCacheConfig& config);
+  // Copies would share their storage.
+  KvCache(KvCache&&) = default;
+  KvCache& operator=(KvCache&&) = default;
+
+  // Adds unrotated keys k [B, Hkv, n, D] and values v [B, Hkv, n, Dv] of any
+  // type and strides. Throws Error, and changes nothing, if the cached keys
+  // were rotated by another table.
+  void Append(const Tensor& k, const Tensor& v, const Terms& terms,
+              const AppendOptions& options = {});
+  void Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
+              const AppendOptions& options = {});
+
+  // Attends queries q [B, Hq, Lq, D], unrotated, of f32, bf16 or f16, over
+  // everything cached: the rows that Attention over the whole sequence gives
+  // for them. The result is of the type of q. Without q_positions the queries
+  // are the last Lq tokens of their sequence, the last of key_lengths where
+  // these are given. k_positions are the cache's own.
+  AttentionResult Decode(const Tensor& q, const Terms& terms,
+                         const AttentionOptions& options = {}) const;
+  AttentionResult Decode(const Tensor& q, const Encoding& encoding,
+                         const AttentionOptions& options = {}) const;
+
+  // Turns the cached keys to another table, K' = R_new R_old^-1 K, for tables
+  // that change with the length (dynamic NTK, LongRoPE): angles in float64,
+  // one product in float32. Keys of f32 come within two roundings of keys
+  // appended under the new table; bf16 and f16 are rounded to storage once more
+  // each time.
+  void Rerotate(const Rotation& rotation);
+  // The same for an encoding, lowered for sequences of `length` tokens, or for
+  // those cached if these reach further.
+  void Rerotate(const Encoding& encoding, int64_t length = 0);
+
+  // Keeps the first n tokens of every sequence; n beyond the end keeps all.
+  void Truncate(int64_t n);
+  // Forgets all tokens and the table; keeps the memory.
+  void Clear();
+
+  // Tokens of the longest sequence, and of one.
+  int64_t size() const;
+  int64_t size(int64_t b) const;
+  int64_t capacity() const { return k_.size(2); }
+  const KvCacheConfig& config() const { return config_; }
+  // Positions of the tokens of one sequence.
+  std::span<const int64_t> positions(int64_t b = 0) const;
+  // Views of the stored tokens, [B, Hkv, size, D] and [B, Hkv, size, Dv]. They
+  // end with the next Append, and with the cache.
+  Tensor keys() const { return View(k_); }
+  Tensor values() const { return View(v_); }
+  // What turned the keys: Rotation::Id(), or 0 if nothing rotates.
+  uint64_t table_id() const { return rotation_ ? rotation_->Id() : 0; }
+
+ private:
+  struct Prepared;
+  Tensor View(const Tensor& x) const;
+  Prepared Prepare(const Tensor& q, const AttentionOptions& options) const;
+  // Checks the options and gives the positions of n new tokens a sequence.
+  std::vector<std::vector<int64_t>> NewPositions(
+      int64_t n, const AppendOptions& options) const;
+  // A shape to lower an encoding for its rotation alone.
+  Shape ShapeOf(int64_t first_position, int64_t last_position) const;
+  int64_t LastPosition(int64_t at_least) const;
+  void Grow(int64_t tokens);
+  void CheckTable(const Terms& terms, const char* what) const;
+  // The rotation that the stored keys carry.
+  std::optional<Rotation> Stored() const;
+  void TurnTo(const std::optional<Rotation>& rotation, bool with_key_table);
+
+  KvCacheConfig config_;
+  Tensor k_, v_;  // [B, Hkv, capacity, D] and [B, Hkv, capacity, Dv]
+  std::vector<std::vector<int64_t>> positions_;  // a list a sequence
+  bool alike_ = true;  // every sequence has the same positions
+  std::optional<Rotation> rotation_;
+  bool with_key_table_ = false;  // beside a rotation
+};
+
+}  // namespace locus
+
+#endif  // LOCUS_KV_CACHE_H_

@@ -1,0 +1,22 @@
+// Attention of few queries over many keys, behind run-time dispatch.
+#ifndef LOCUS_SRC_KERNELS_DECODE_H_
+#define LOCUS_SRC_KERNELS_DECODE_H_
+
+#include "kernels/call.h"
+
+namespace locus::kernels {
+
+// The same results as Forward, for calls with few rows (queries times heads of
+// a group): keys and values are not packed but read once, where they lie, and
+// the work is split over keys. q, k and v may differ in type; out [B, Hq, Lq,
+// Dv] is contiguous, lse [B, Hq, Lq] or nullptr.
+//
+// With `keys_rotated`, k holds keys that the rotation of the call has turned
+// already: only queries are rotated. Such a call has neither a key table, which
+// would need the keys unrotated, nor a decay, which belongs to pairs.
+void Decode(const Call& call, Tensor& out, float* lse, int threads,
+            bool keys_rotated = false);
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_DECODE_H_

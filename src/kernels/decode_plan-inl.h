@@ -1,0 +1,409 @@
+// What the tasks of one decoding share: queries, angles, tables by rel. Nothing
+// here is as large as the keys. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_DECODE_PLAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_DECODE_PLAN_INL_H_
+#undef LOCUS_SRC_KERNELS_DECODE_PLAN_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_DECODE_PLAN_INL_H_
+#endif
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/fail.h"
+#include "core/threads.h"
+#include "kernels/call.h"
+#include "kernels/stream-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace stream {
+
+using kernels::Call;
+using kernels::Interval;
+using kernels::RelMap;
+using kernels::RotationTable;
+using kernels::Rows;
+using kernels::Run;
+using kernels::Tokens;
+
+// Scores live in the domain of exp2: every logit is multiplied by log2(e).
+constexpr double kToLog2 = 1.4426950408889634;
+
+// How keys meet the rotation.
+//  kNone      nothing rotates
+//  kDone      they are stored rotated: queries turn by their own position
+//  kRelative  key n0 + t of a span turns by t, queries by m - n0: one small
+//             table serves every span
+//  kAbsolute  both turn by their own position, by a table as long as the keys:
+//             for angles that do not add up (float32, several axes) and for
+//             scattered positions
+enum class Turn { kNone, kDone, kRelative, kAbsolute };
+
+// Keys of consecutive positions that share the angles of the queries: 64 keys
+// make the table of a span, 64 x 64 pairs, 32 KiB at D = 128.
+constexpr int64_t kSpanKeys = 64;
+struct Span {
+  int64_t first = 0;  // key, in sorted order
+  int64_t position = 0;
+};
+
+// Rows by rel, with a vector's room to read past either end, where they
+// saturate: [count][kVector + width + kVector].
+struct RelRows {
+  RelRows(const BucketMap& buckets, const Shape& shape, int64_t count)
+      : map(buckets, shape),
+        stride(map.width() + 2 * kVector),
+        rows(count * stride) {}
+
+  // The values of a row: width of them, to be followed by Pad.
+  float* Values(int64_t n) { return rows.data() + n * stride + kVector; }
+  void Pad(int64_t n) {
+    float* row = rows.data() + n * stride;
+    std::fill_n(row, kVector, row[kVector]);
+    std::fill_n(row + kVector + map.width(), kVector,
+                row[kVector + map.width() - 1]);
+  }
+  // Where a vector whose first lane is rel starts.
+  const float* At(int64_t n, int64_t rel) const {
+    const int64_t at = std::clamp<int64_t>(rel - map.first + kVector, 0,
+                                           map.width() + kVector);
+    return rows.data() + n * stride + at;
+  }
+
+  RelMap map;
+  int64_t stride;
+  FloatBuffer rows;
+};
+
+// Whether the offset alone decides the bucket.
+inline bool ByOffset(const BucketMap& map) { return !map.grid && !map.special; }
+
+// A table [heads or 1, n, dim] as rows that Rows can read.
+inline Rows TableRows(const Tensor& t) {
+  const std::vector<int64_t>& s = t.strides();
+  return Rows(Tensor::Borrow(
+      t.dtype(), {1, t.size(0), t.size(1), t.size(2)}, {0, s[0], s[1], s[2]},
+      t.dtype() == DType::kF64   ? static_cast<const void*>(t.Data<double>())
+      : t.dtype() == DType::kF32 ? static_cast<const void*>(t.Data<float>())
+                                 : t.Data<uint16_t>()));
+}
+
+// Queries [first, first + count) of every sequence and head. Row r of key head
+// kv is query first + r % count of head kv * group + r / count.
+struct Plan {
+  Plan(const Call& c, bool keys_rotated, int64_t first_query, int64_t count,
+       int n_threads);
+
+  int64_t Head(int64_t kv, int64_t r) const { return kv * group + r / count; }
+  int64_t Query(int64_t r) const { return first + r % count; }
+  int64_t QueryPosition(int64_t b, int64_t r) const {
+    return call.Queries(b).position[static_cast<size_t>(Query(r))];
+  }
+  // Row r of key head kv of sequence b among all of them.
+  int64_t RowIndex(int64_t b, int64_t kv, int64_t r) const {
+    return (b * call.sizes.kv_heads + kv) * rows + r;
+  }
+  // Queries times scale_i * log2(e): [rows][dim_pad], rotated unless the
+  // rotation is relative.
+  const float* Queries(int64_t b, int64_t kv) const {
+    return queries.data() + RowIndex(b, kv, 0) * dim_pad;
+  }
+  float ScaleOf(int64_t position) const {
+    return static_cast<float>(call.terms.scale.At(position) * kToLog2);
+  }
+  size_t Sequence(int64_t b) const {
+    return call.shared ? 0 : static_cast<size_t>(b);
+  }
+  // Cosines of a span for query n of the plan, [pairs]; sines follow.
+  const float* SpanAngles(int64_t b, int64_t span, int64_t n) const {
+    return span_angles[Sequence(b)].data() +
+           (span * count + n) * 2 * call.terms.rotate->NumPairs();
+  }
+
+  const Call& call;
+  int64_t first, count, group, rows;
+  int64_t dim_pad, value_pad;  // head_dim and value_dim in whole vectors
+  bool direct_keys = false;    // keys can be read where they lie
+  bool direct_values = false;
+  bool paired_values = false;  // sums of values are in the order of LoadPart
+  // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves into
+  // the query where nothing rotates.
+  bool fold_key_row = false;
+  Turn turn = Turn::kNone;
+
+  FloatBuffer queries;
+  std::vector<RotationTable> k_angles;         // kAbsolute
+  FloatBuffer key_angles;                      // kRelative: as SpanAngles
+  std::vector<std::vector<Span>> spans;        // one list a sequence
+  std::vector<FloatBuffer> span_angles;        // [spans][count][2][pairs]
+  std::optional<RelRows> bias;                 // one row a head
+  std::optional<RelRows> q_table;              // one row a RowIndex
+  std::optional<RelMap> k_map, v_map;          // of tables by offset
+  std::optional<Rows> q_rows, k_rows, v_rows;  // of the tables
+  std::optional<Rows> extra_q, extra_k;        // of extra_dot
+  FloatBuffer plain;                           // [RowIndex][dim_pad], scaled
+
+ private:
+  void ChooseTurn(bool keys_rotated);
+  void MakeSpanAngles();
+  void LoadQueries();
+  void MakeBias(int threads);
+  void MakeQueryTable(int threads);
+};
+
+inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
+                  int64_t n, int threads)
+    : call(c),
+      first(first_query),
+      count(n),
+      group(c.sizes.q_heads / c.sizes.kv_heads),
+      rows(group * n),
+      dim_pad(WholeVectors(c.sizes.head_dim)),
+      value_pad(WholeVectors(c.sizes.value_dim)) {
+  const Terms& terms = call.terms;
+  fold_key_row =
+      terms.k_table && terms.k_table->buckets.count == 1 && !terms.rotate;
+  const auto streams = [](const Rows& x) {
+    return x.dtype() != DType::kF64 && x.unit_stride() &&
+           x.dim() % kVector == 0;
+  };
+  ChooseTurn(keys_rotated);
+  direct_keys = streams(call.k) &&
+                (turn == Turn::kNone || turn == Turn::kDone) &&
+                (!terms.k_table || fold_key_row);
+  direct_values = streams(call.v);
+  paired_values = direct_values && call.v.dtype() == DType::kBF16;
+  LoadQueries();
+  if (turn == Turn::kRelative) MakeSpanAngles();
+  if (terms.extra_dot) {
+    extra_q = TableRows(terms.extra_dot->q_rows);
+    extra_k = TableRows(terms.extra_dot->k_rows);
+  }
+  if (terms.q_table) {
+    q_rows = TableRows(terms.q_table->rows);
+    if (ByOffset(terms.q_table->buckets)) MakeQueryTable(threads);
+  }
+  if (terms.k_table && !fold_key_row) {
+    k_rows = TableRows(terms.k_table->rows);
+    if (ByOffset(terms.k_table->buckets)) {
+      k_map = RelMap(terms.k_table->buckets, call.shape);
+    }
+  }
+  if (terms.v_table) {
+    v_rows = TableRows(terms.v_table->rows);
+    if (ByOffset(terms.v_table->buckets)) {
+      v_map = RelMap(terms.v_table->buckets, call.shape);
+    }
+  }
+  if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias) &&
+      ByOffset(std::get<BiasTable>(*terms.bias).buckets)) {
+    MakeBias(threads);
+  }
+}
+
+inline void Plan::ChooseTurn(bool keys_rotated) {
+  if (!call.terms.rotate) return;
+  const Rotation& r = *call.terms.rotate;
+  if (keys_rotated) {
+    turn = Turn::kDone;
+    return;
+  }
+  turn = Turn::kAbsolute;
+  double steepest = 0.0;
+  for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
+  // exp(40) = 2e17: the gains inside a span are far from overflow.
+  if (r.angles != AngleMode::kExact || !r.axes.empty() ||
+      steepest * static_cast<double>(kSpanKeys) > 40.0) {
+    return;
+  }
+  int64_t keys = 0, total = 0;
+  for (const Tokens& t : call.keys) {
+    std::vector<Span>& list = spans.emplace_back();
+    for (const Run& run : t.runs) {
+      for (int64_t j = 0; j < run.count; j += kSpanKeys) {
+        const int64_t key = run.first + j;
+        list.push_back(
+            {.first = key, .position = t.position[static_cast<size_t>(key)]});
+      }
+    }
+    keys += t.size();
+    total += static_cast<int64_t>(list.size());
+  }
+  // Turning the queries costs about as much as turning as many keys.
+  if (total * 8 <= keys + 64) turn = Turn::kRelative;
+}
+
+// Cosines and sines of position x, times exp(sign * log_decay * x), in float.
+inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
+                        double x, float* to) {
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  for (size_t p = 0; p < pairs; ++p) {
+    const double gain =
+        r.log_decay.empty() ? 1.0 : std::exp(r.log_decay[p] * x);
+    to[p] = static_cast<float>(gain * cos[p]);
+    to[pairs + p] = static_cast<float>(gain * sin[p]);
+  }
+}
+
+inline void Plan::MakeSpanAngles() {
+  const Rotation& r = *call.terms.rotate;
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  std::vector<double> cos(pairs), sin(pairs), step_cos(pairs), step_sin(pairs);
+  key_angles.Resize(kSpanKeys * 2 * r.NumPairs());
+  for (int64_t t = 0; t < kSpanKeys; ++t) {
+    r.CosSin(t, cos.data(), sin.data());
+    WriteAngles(r, cos.data(), sin.data(), static_cast<double>(-t),
+                key_angles.data() + t * 2 * r.NumPairs());
+  }
+  Rotation unit = r;
+  unit.gain = 1.0;
+  unit.CosSin(kSpanKeys, step_cos.data(), step_sin.data());
+  for (size_t b = 0; b < spans.size(); ++b) {
+    const std::vector<Span>& list = spans[b];
+    FloatBuffer& angles = span_angles.emplace_back(
+        static_cast<int64_t>(list.size()) * count * 2 * r.NumPairs());
+    for (int64_t n = 0; n < count; ++n) {
+      const int64_t m =
+          call.queries[b].position[static_cast<size_t>(first + n)];
+      // From span to span the angle falls by kSpanKeys theta. One exact
+      // evaluation serves 32 spans: each step adds two roundings in float64.
+      constexpr size_t kExactEvery = 32;
+      for (size_t s = 0; s < list.size(); ++s) {
+        const int64_t x = m - list[s].position;
+        if (s % kExactEvery != 0 &&
+            list[s].position - list[s - 1].position == kSpanKeys) {
+          for (size_t p = 0; p < pairs; ++p) {
+            const double c = cos[p], d = sin[p];
+            cos[p] = c * step_cos[p] + d * step_sin[p];
+            sin[p] = d * step_cos[p] - c * step_sin[p];
+          }
+        } else {
+          r.CosSin(x, cos.data(), sin.data());
+        }
+        WriteAngles(r, cos.data(), sin.data(), static_cast<double>(x),
+                    angles.data() + (static_cast<int64_t>(s) * count + n) * 2 *
+                                        r.NumPairs());
+      }
+    }
+  }
+}
+
+inline void Plan::LoadQueries() {
+  const CallSizes& s = call.sizes;
+  const Terms& terms = call.terms;
+  const int64_t total = s.batch * s.kv_heads * rows;
+  queries.Resize(total * dim_pad);
+  std::fill_n(queries.data(), total * dim_pad, 0.0F);
+  std::vector<RotationTable> angles;
+  if (turn == Turn::kDone || turn == Turn::kAbsolute) {
+    const Rotation& r = *terms.rotate;
+    // Decays are split between query and key around the middle, so that neither
+    // overflows float32 over a long range.
+    const int64_t lo = call.shape.MinPosition(), hi = call.shape.MaxPosition();
+    const int64_t origin = lo + (hi - lo) / 2;
+    double steepest = 0.0;
+    for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
+    // exp(80) = 5e34: products of two such gains with ordinary numbers are
+    // finite, and what underflows is below 1e-30 of the score.
+    if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
+      Fail(
+          "a decaying rotation covers at most {:.0f} positions in float32, "
+          "got {} .. {}",
+          160.0 / steepest, lo, hi);
+    }
+    for (const Tokens& t : call.queries) angles.emplace_back(r, t, 1.0, origin);
+    if (turn == Turn::kAbsolute) {
+      for (const Tokens& t : call.keys) {
+        k_angles.emplace_back(r, t, -1.0, origin);
+      }
+    }
+  }
+  if (terms.q_table) {
+    plain.Resize(total * dim_pad);
+    std::fill_n(plain.data(), total * dim_pad, 0.0F);
+  }
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t kv = 0; kv < s.kv_heads; ++kv) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t h = Head(kv, r);
+        float* row = queries.data() + RowIndex(b, kv, r) * dim_pad;
+        call.q.Load(b, h, call.Queries(b).source[static_cast<size_t>(Query(r))],
+                    row);
+        const float scale = ScaleOf(QueryPosition(b, r));
+        if (terms.q_table) {
+          float* copy = plain.data() + RowIndex(b, kv, r) * dim_pad;
+          std::copy_n(row, dim_pad, copy);
+          ScaleRow(scale, dim_pad, copy);
+        }
+        if (fold_key_row) {
+          const Tensor& u = terms.k_table->rows;
+          for (int64_t d = 0; d < s.head_dim; ++d) {
+            row[d] += static_cast<float>(u.At(u.size(0) == 1 ? 0 : h, 0, d));
+          }
+        }
+        if (!angles.empty()) {
+          kernels::RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
+        }
+        ScaleRow(scale, dim_pad, row);
+        if (direct_keys && call.k.dtype() == DType::kBF16) {
+          ToParts(dim_pad, row);
+        }
+      }
+    }
+  }
+}
+
+inline void Plan::MakeBias(int threads) {
+  const auto& table = std::get<BiasTable>(*call.terms.bias);
+  const int64_t heads = table.values.size(0);
+  bias.emplace(table.buckets, call.shape, heads);
+  const Tensor values = table.values.To(DType::kF64);
+  ParallelFor(heads, threads, [&](int64_t h) {
+    const double* from = values.Data<double>() + h * values.size(1);
+    float* to = bias->Values(h);
+    for (size_t e = 0; e < bias->map.bucket.size(); ++e) {
+      to[e] = static_cast<float>(kToLog2 * from[bias->map.bucket[e]]);
+    }
+    bias->Pad(h);
+  });
+}
+
+inline void Plan::MakeQueryTable(int threads) {
+  const CallSizes& s = call.sizes;
+  q_table.emplace(call.terms.q_table->buckets, call.shape,
+                  s.batch * s.kv_heads * rows);
+  const int64_t table_heads = call.terms.q_table->rows.size(0);
+  ParallelFor(s.batch * s.q_heads, threads, [&](int64_t task) {
+    const int64_t b = task / s.q_heads, h = task % s.q_heads;
+    const int64_t kv = h / group;
+    const int64_t row = RowIndex(b, kv, h % group * count);
+    std::vector<float> table(static_cast<size_t>(dim_pad), 0.0F);
+    int32_t loaded = -1;
+    for (int64_t e = 0; e < q_table->map.width(); ++e) {
+      const int32_t bucket = q_table->map.bucket[static_cast<size_t>(e)];
+      if (bucket != loaded) {
+        q_rows->Load(0, table_heads == 1 ? 0 : h, bucket, table.data());
+      }
+      for (int64_t n = 0; n < count; ++n) {
+        float* to = q_table->Values(row + n) + e;
+        *to = bucket == loaded ? to[-1]
+                               : Dot(plain.data() + (row + n) * dim_pad,
+                                     table.data(), dim_pad);
+      }
+      loaded = bucket;
+    }
+    for (int64_t n = 0; n < count; ++n) q_table->Pad(row + n);
+  });
+}
+
+}  // namespace stream
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_DECODE_PLAN_INL_H_

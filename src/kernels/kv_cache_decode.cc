@@ -1,0 +1,151 @@
+// Queries over the cached tokens.
+#include <algorithm>
+#include <vector>
+
+#include "core/fail.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/call.h"
+#include "kernels/decode.h"
+#include "kernels/kv_cache_rows.h"
+#include "locus/encoding.h"
+#include "locus/kv_cache.h"
+
+namespace locus {
+
+using kernels::RotationTable;
+using kernels::RowOf;
+using kernels::TableBetween;
+
+// Rows of one key head (queries times heads of a group) up to which keys are
+// streamed; above, packing them pays.
+constexpr int64_t kStreamedRows = 32;
+
+// A call over the cached tokens: views of them, and options whose spans point
+// into this object or into the cache.
+struct KvCache::Prepared {
+  Tensor k = {}, v = {};
+  AttentionOptions options = {};
+  std::vector<int64_t> q_positions = {}, k_positions = {}, lengths = {};
+};
+
+KvCache::Prepared KvCache::Prepare(const Tensor& q,
+                                   const AttentionOptions& options) const {
+  if (q.rank() != 4 || q.dtype() == DType::kF64) {
+    Fail("q must be f32, bf16 or f16 [batch, heads, length, dim], got {}",
+         q.Describe());
+  }
+  if (!options.k_positions.empty()) {
+    Fail("a cache knows its k_positions: give them to Append, not to Decode");
+  }
+  const int64_t batch = config_.batch, tokens = size(), q_len = q.size(2);
+  Prepared call{.options = options};
+  call.k = View(k_);
+  call.v = View(v_);
+  if (!options.key_lengths.empty() &&
+      static_cast<int64_t>(options.key_lengths.size()) != batch) {
+    Fail("key_lengths must have {} entries, got {}", batch,
+         options.key_lengths.size());
+  }
+  bool ragged = !options.key_lengths.empty();
+  for (int64_t b = 0; b < batch; ++b) {
+    ragged |= size(b) != tokens;
+    call.lengths.push_back(options.key_lengths.empty()
+                               ? size(b)
+                               : options.key_lengths[static_cast<size_t>(b)]);
+    if (call.lengths.back() < 0 || call.lengths.back() > size(b)) {
+      Fail("a key length of sequence {} must lie in [0, {}], got {}", b,
+           size(b), call.lengths.back());
+    }
+  }
+  if (ragged) call.options.key_lengths = call.lengths;
+  if (alike_) {
+    call.options.k_positions = positions_[0];
+  } else {
+    for (const std::vector<int64_t>& list : positions_) {
+      call.k_positions.insert(call.k_positions.end(), list.begin(), list.end());
+      // Tokens that are not there still need an entry.
+      call.k_positions.resize(call.k_positions.size() +
+                              static_cast<size_t>(tokens) - list.size());
+    }
+    call.options.k_positions = call.k_positions;
+  }
+  if (options.q_positions.empty() && tokens > 0) {
+    const bool one_list = alike_ && !ragged;
+    for (int64_t b = 0; b < (one_list ? 1 : batch); ++b) {
+      const int64_t end = call.lengths[static_cast<size_t>(b)];
+      if (end < q_len) {
+        Fail(
+            "{} queries cannot be the last of the {} tokens of sequence {}: "
+            "give q_positions",
+            q_len, end, b);
+      }
+      const auto last = positions_[static_cast<size_t>(b)].begin() + end;
+      call.q_positions.insert(call.q_positions.end(), last - q_len, last);
+    }
+    call.options.q_positions = call.q_positions;
+  }
+  return call;
+}
+
+AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
+                                const AttentionOptions& options) const {
+  const Prepared call = Prepare(q, options);
+  const CallSizes sizes = CheckCall(q, call.k, call.v, call.options);
+  const Shape shape =
+      CallMask(sizes, call.options).ShapeOf(sizes, call.options);
+  return Decode(q, encoding.Lower(shape).terms, options);
+}
+
+AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
+                                const AttentionOptions& options) const {
+  const Prepared prepared = Prepare(q, options);
+  CheckTable(terms, "the queries would be rotated");
+  const kernels::Call call(q, prepared.k, prepared.v, terms, prepared.options);
+  const CallSizes& s = call.sizes;
+  AttentionResult result;
+  result.out =
+      Tensor::Zeros(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
+  float* lse = nullptr;
+  if (options.return_lse) {
+    result.lse = Tensor::Zeros(DType::kF32, {s.batch, s.q_heads, s.q_len});
+    lse = result.lse.MutableData<float>();
+  }
+  const bool rotated = Stored().has_value();
+  const int64_t rows = s.q_len * (s.q_heads / s.kv_heads);
+  const int threads = kernels::ThreadsForElements(
+      s.batch * s.kv_heads * s.k_len * (s.head_dim + s.value_dim) *
+          ((rows + kStreamedRows - 1) / kStreamedRows),
+      options.threads);
+  if (rows <= kStreamedRows || (rotated && terms.q_table)) {
+    kernels::Decode(call, result.out, lse, threads, rotated);
+  } else if (!rotated) {
+    kernels::Forward(call, result.out, lse, threads);
+  } else {
+    // Many queries over rotated keys: rotate these too, and nothing is left of
+    // the rotation. (A query table would need them as they came.)
+    Terms rest = terms;
+    rest.rotate.reset();
+    Tensor turned = Tensor::Zeros(DType::kF32, q.shape());
+    std::vector<RotationTable> tables;
+    for (const kernels::Tokens& t : call.queries) {
+      tables.push_back(TableBetween(nullptr, &*terms.rotate, t.position));
+    }
+    for (int64_t b = 0; b < s.batch; ++b) {
+      const RotationTable& table = tables[call.shared ? 0 : size_t(b)];
+      for (int64_t h = 0; h < s.q_heads; ++h) {
+        for (int64_t i = 0; i < s.q_len; ++i) {
+          const int64_t source = call.Queries(b).source[static_cast<size_t>(i)];
+          auto* row = static_cast<float*>(RowOf(turned, b, h, source));
+          call.q.Load(b, h, source, row);
+          kernels::RotateRow(*terms.rotate, table, i, row);
+        }
+      }
+    }
+    const kernels::Call whole(turned, prepared.k, prepared.v, rest,
+                              prepared.options);
+    kernels::Forward(whole, result.out, lse, threads);
+  }
+  return result;
+}
+
+}  // namespace locus

@@ -1,0 +1,38 @@
+// What the parts of the cache share: rows of its tensors, and tables that turn
+// them.
+#ifndef LOCUS_SRC_KERNELS_KV_CACHE_ROWS_H_
+#define LOCUS_SRC_KERNELS_KV_CACHE_ROWS_H_
+
+#include <algorithm>
+#include <span>
+
+#include "core/threads.h"
+#include "kernels/call.h"
+
+namespace locus::kernels {
+
+// Row (b, h, i) of a tensor of f32, bf16 or f16.
+inline void* RowOf(Tensor& t, int64_t b, int64_t h, int64_t i) {
+  const std::vector<int64_t>& s = t.strides();
+  const int64_t at = b * s[0] + h * s[1] + i * s[2];
+  if (t.dtype() == DType::kF32) return t.MutableData<float>() + at;
+  return t.MutableData<uint16_t>() + at;
+}
+
+// Threads for so many elements: with fewer than this a thread is not worth
+// waking. Results do not depend on it.
+inline int ThreadsForElements(int64_t elements, int requested) {
+  constexpr int64_t kWorthAThread = int64_t{1} << 17;
+  return static_cast<int>(
+      std::clamp<int64_t>(elements / kWorthAThread, 1, NumThreads(requested)));
+}
+
+// The table that turns rows at `positions` from one rotation to another of the
+// same pairs: R_to R_from^-1, with R_from^-1 = R_from^T / gain^2. nullptr: no
+// rotation. Angles and products are in float64.
+RotationTable TableBetween(const Rotation* from, const Rotation* to,
+                           std::span<const int64_t> positions);
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_KV_CACHE_ROWS_H_

@@ -1,0 +1,274 @@
+#include "kernels/rotate.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <type_traits>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/threads.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rotate.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+//
+#include <hwy/cache_control.h>
+
+#include "kernels/rotate-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+using kernels::RotateBlock;
+using kernels::RotateCall;
+
+// cos and sin [rows, pairs] as SwapSpan reads them: [rows, 2 * pairs] each.
+void MakeSwapTables(const float* cos, const float* sin, int64_t count,
+                    float* cos2, float* sin2) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  int64_t n = 0;
+  for (; n + step <= count; n += step) {
+    const auto c = hn::LoadU(d, cos + n), s = hn::LoadU(d, sin + n);
+    hn::StoreInterleaved2(c, c, d, cos2 + 2 * n);
+    hn::StoreInterleaved2(hn::Neg(s), s, d, sin2 + 2 * n);
+  }
+  for (; n < count; ++n) {
+    const auto c = hn::LoadU(d1, cos + n), s = hn::LoadU(d1, sin + n);
+    hn::StoreInterleaved2(c, c, d1, cos2 + 2 * n);
+    hn::StoreInterleaved2(hn::Neg(s), s, d1, sin2 + 2 * n);
+  }
+}
+
+// Copies channels [begin, end) of a row.
+template <typename T>
+HWY_INLINE void CopyChannels(const T* x, int64_t x_step, int64_t begin,
+                             int64_t end, T* y, int64_t y_step) {
+  if (x_step == 1 && y_step == 1) {
+    std::copy(x + begin, x + end, y + begin);
+  } else {
+    for (int64_t d = begin; d < end; ++d) y[d * y_step] = x[d * x_step];
+  }
+}
+
+// Rows are asked for this many rows ahead: 4 KiB at D = 128 in float32. The
+// hardware does so by itself within a page, but the rows of the next head lie
+// in another one.
+constexpr int64_t kRowsAhead = 8;
+constexpr int64_t kLine = 64;
+
+// The tokens of a block in every head. Tables are those of the layout: [rows,
+// pairs], or as SwapSpan reads them.
+template <DType kType, PairLayout kLayout>
+void RotateTokens(const RotateCall& call, const RotateBlock& block,
+                  const float* cos, const float* sin) {
+  using T = std::conditional_t<kType == DType::kF32, float, uint16_t>;
+  const int64_t pairs = call.pairs, count = 2 * pairs;
+  const int64_t first = call.first_channel, dim = call.dim;
+  const int64_t tokens = block.end - block.begin;
+  const int64_t x_step = call.from_stride[3], y_step = call.to_stride[3];
+  const bool dense = x_step == 1 && y_step == 1;
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  std::vector<T> packed(dense ? 0 : static_cast<size_t>(count));
+  // Memory is walked in its own order: tokens inside heads, or the reverse.
+  const bool heads_inside =
+      std::abs(call.to_stride[1]) < std::abs(call.to_stride[2]);
+  const size_t in = heads_inside ? 1 : 2, out = heads_inside ? 2 : 1;
+  const int64_t inner = heads_inside ? call.heads : tokens;
+  const int64_t outer = heads_inside ? tokens : call.heads;
+  const int64_t rows_ahead = std::min(kRowsAhead, inner);
+  const int64_t row = kLayout == PairLayout::kHalves ? pairs : count;
+  const int64_t t_in = heads_inside ? 0 : row, t_out = heads_inside ? row : 0;
+  const int64_t x_in = call.from_stride[in], x_out = call.from_stride[out];
+  const int64_t y_in = call.to_stride[in], y_out = call.to_stride[out];
+  const auto turn = [pairs](const T* x, const float* c, const float* s,
+                            T* y) HWY_ATTR {
+    if constexpr (kLayout == PairLayout::kHalves) {
+      TurnHalves<kType, /*kBack=*/false>(x, c, s, pairs, y);
+    } else {
+      TurnSwapped<kType>(x, c, s, pairs, y);
+    }
+  };
+  for (int64_t b = block.first_batch; b < block.end_batch; ++b) {
+    for (int64_t o = 0; o < outer; ++o) {
+      const T* x = static_cast<const T*>(call.from) + b * call.from_stride[0] +
+                   block.begin * call.from_stride[2] + o * x_out;
+      T* y = static_cast<T*>(call.to) + b * call.to_stride[0] +
+             block.begin * call.to_stride[2] + o * y_out;
+      const float* c = cos + o * t_out;
+      const float* s = sin + o * t_out;
+      for (int64_t n = 0; n < inner; ++n) {
+        const int64_t ahead = n + rows_ahead < inner
+                                  ? rows_ahead * x_in
+                                  : x_out + (rows_ahead - inner) * x_in;
+        const char* next = reinterpret_cast<const char*>(x + first + ahead);
+        for (int64_t l = 0; l < bytes; l += kLine) hwy::Prefetch(next + l);
+        if (x != y) {
+          CopyChannels(x, x_step, 0, first, y, y_step);
+          CopyChannels(x, x_step, first + count, dim, y, y_step);
+        }
+        if (dense) {
+          turn(x + first, c, s, y + first);
+        } else {
+          CopyChannels(x + first * x_step, x_step, 0, count, packed.data(), 1);
+          turn(packed.data(), c, s, packed.data());
+          CopyChannels(packed.data(), 1, 0, count, y + first * y_step, y_step);
+        }
+        x += x_in;
+        y += y_in;
+        c += t_in;
+        s += t_in;
+      }
+    }
+  }
+}
+
+template <DType kType>
+void RotateTyped(const RotateCall& call, const RotateBlock& block,
+                 const float* cos, const float* sin, float* scratch) {
+  if (call.layout == PairLayout::kHalves) {
+    RotateTokens<kType, PairLayout::kHalves>(call, block, cos, sin);
+  } else {
+    const int64_t count = (block.end - block.begin) * call.pairs;
+    MakeSwapTables(cos, sin, count, scratch, scratch + 2 * count);
+    RotateTokens<kType, PairLayout::kInterleaved>(call, block, scratch,
+                                                  scratch + 2 * count);
+  }
+}
+
+// By cos and sin [tokens, pairs], with scratch for four times as many floats.
+void RotateAny(const RotateCall& call, const RotateBlock& block,
+               const float* cos, const float* sin, float* scratch) {
+  switch (call.dtype) {
+    case DType::kBF16:
+      return RotateTyped<DType::kBF16>(call, block, cos, sin, scratch);
+    case DType::kF16:
+      return RotateTyped<DType::kF16>(call, block, cos, sin, scratch);
+    default:
+      return RotateTyped<DType::kF32>(call, block, cos, sin, scratch);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace locus {
+HWY_EXPORT(RotateAny);
+
+namespace kernels {
+namespace {
+
+template <typename T>
+void Apply(Turn turn, int64_t count, T* cos, T* sin) {
+  if (turn == Turn::kForward) return;
+  for (int64_t n = 0; n < count; ++n) {
+    const double c = static_cast<double>(cos[n]);
+    const double s = static_cast<double>(sin[n]);
+    const double square = turn == Turn::kInverse ? c * c + s * s : 1.0;
+    cos[n] = static_cast<T>(c / square);
+    sin[n] = static_cast<T>(-s / square);
+  }
+}
+
+void RotateFloats(const RotateCall& call, const CosSinSource& source,
+                  std::span<const int64_t> ids, Turn turn,
+                  const RotateBlock& block) {
+  // cos, sin and scratch, each on a line of its own.
+  constexpr int64_t kLineFloats = 16;
+  const int64_t count = static_cast<int64_t>(ids.size()) * call.pairs;
+  const int64_t room = (count + kLineFloats - 1) / kLineFloats * kLineFloats;
+  FloatBuffer buffer(6 * room);
+  float* cos = buffer.data();
+  float* sin = cos + room;
+  source.Floats(ids, cos, sin);
+  Apply(turn, count, cos, sin);
+  HWY_DYNAMIC_DISPATCH(RotateAny)(call, block, cos, sin, sin + room);
+}
+
+void RotateDoubles(const RotateCall& call, const CosSinSource& source,
+                   std::span<const int64_t> ids, Turn turn,
+                   const RotateBlock& block) {
+  const size_t pairs = static_cast<size_t>(call.pairs);
+  const Rotation place{.layout = call.layout,
+                       .rotary_dim = 2 * call.pairs,
+                       .first_channel = call.first_channel};
+  std::vector<double> cos(pairs), sin(pairs);
+  const auto& sx = call.from_stride;
+  const auto& sy = call.to_stride;
+  for (int64_t i = block.begin; i < block.end; ++i) {
+    source.Doubles(ids[static_cast<size_t>(i - block.begin)], cos.data(),
+                   sin.data());
+    Apply(turn, call.pairs, cos.data(), sin.data());
+    for (int64_t b = block.first_batch; b < block.end_batch; ++b) {
+      for (int64_t h = 0; h < call.heads; ++h) {
+        const double* x = static_cast<const double*>(call.from) + b * sx[0] +
+                          h * sx[1] + i * sx[2];
+        double* y =
+            static_cast<double*>(call.to) + b * sy[0] + h * sy[1] + i * sy[2];
+        for (int64_t d = 0; x != y && d < call.dim; ++d) {
+          y[d * sy[3]] = x[d * sx[3]];
+        }
+        for (int64_t p = 0; p < call.pairs; ++p) {
+          double& u = y[place.FirstOfPair(p) * sy[3]];
+          double& v = y[place.SecondOfPair(p) * sy[3]];
+          const double c = cos[static_cast<size_t>(p)];
+          const double s = sin[static_cast<size_t>(p)];
+          const double turned = c * u - s * v;
+          v = s * u + c * v;
+          u = turned;
+        }
+      }
+    }
+  }
+}
+
+// cos and sin of a block: 8 KiB, and twice that for interleaved pairs. They
+// stay in the first level of cache while every head streams past them, and a
+// head's part of the block, 8 KiB or more, is long enough to stream.
+constexpr int64_t kBlockFloats = 2048;
+// Waking a thread takes about as long as rotating this many numbers.
+constexpr int64_t kFewNumbers = int64_t{64} << 10;
+
+}  // namespace
+
+void RunRotate(const RotateCall& call, const CosSinSource& source,
+               std::span<const int64_t> ids, Turn turn, int threads) {
+  const int64_t tokens = call.batch * call.length;
+  if (tokens * call.heads * call.dim == 0) return;
+  threads = NumThreads(threads);
+  if (tokens * call.heads * call.pairs * 2 <= kFewNumbers) threads = 1;
+  // Sequences that share their positions share a block.
+  const bool shared = static_cast<int64_t>(ids.size()) == call.length;
+  const int64_t sequences = shared ? 1 : call.batch;
+  // Several blocks a thread, so that they end together.
+  const int64_t even =
+      (call.length * sequences + 4 * threads - 1) / (int64_t{4} * threads);
+  const int64_t step = std::clamp<int64_t>(
+      std::min(even, kBlockFloats / std::max<int64_t>(2 * call.pairs, 1)), 1,
+      call.length);
+  const int64_t blocks = (call.length + step - 1) / step;
+  ParallelFor(sequences * blocks, threads, [&](int64_t task) {
+    RotateBlock block;
+    block.first_batch = task / blocks;
+    block.end_batch = shared ? call.batch : block.first_batch + 1;
+    block.begin = task % blocks * step;
+    block.end = std::min(block.begin + step, call.length);
+    const std::span<const int64_t> mine = ids.subspan(
+        static_cast<size_t>(block.first_batch * call.length + block.begin),
+        static_cast<size_t>(block.end - block.begin));
+    if (call.dtype == DType::kF64) {
+      RotateDoubles(call, source, mine, turn, block);
+    } else {
+      RotateFloats(call, source, mine, turn, block);
+    }
+  });
+}
+
+}  // namespace kernels
+}  // namespace locus
+#endif

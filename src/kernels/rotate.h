@@ -1,0 +1,56 @@
+// Rotation of a whole tensor: what its blocks are given.
+#ifndef LOCUS_SRC_KERNELS_ROTATE_H_
+#define LOCUS_SRC_KERNELS_ROTATE_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus::kernels {
+
+// From one [B, H, L, D] array to another of the same type and sizes, or to
+// itself. Checked by the caller; strides count elements.
+struct RotateCall {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::array<int64_t, 4> from_stride = {}, to_stride = {};
+  DType dtype = DType::kF32;
+  int64_t batch = 0, heads = 0, length = 0, dim = 0;
+  PairLayout layout = PairLayout::kInterleaved;
+  int64_t first_channel = 0;
+  int64_t pairs = 0;
+};
+
+// Tokens [begin, end) of sequences [first_batch, end_batch).
+struct RotateBlock {
+  int64_t first_batch = 0, end_batch = 0;
+  int64_t begin = 0, end = 0;
+};
+
+// Where cosines and sines come from, by the id of a token: a position, or a row
+// of a table. Called from many threads at once.
+class CosSinSource {
+ public:
+  virtual ~CosSinSource() = default;
+  // [ids, pairs] each.
+  virtual void Floats(std::span<const int64_t> ids, float* cos,
+                      float* sin) const = 0;
+  // [pairs] each.
+  virtual void Doubles(int64_t id, double* cos, double* sin) const = 0;
+};
+
+// The block of a pair is M = (c -s; s c): M itself, its inverse
+// M^T / (c^2 + s^2), or its transpose.
+enum class Turn : uint8_t { kForward, kInverse, kTranspose };
+
+// Rotates every token by its id, [L] or [B * L]. f64 in float64, others in
+// float32.
+void RunRotate(const RotateCall& call, const CosSinSource& source,
+               std::span<const int64_t> ids, Turn turn, int threads);
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_ROTATE_H_

@@ -1,0 +1,361 @@
+// Rows that are read once, straight from where they lie: dot products of a few
+// queries with many keys, and weighted sums of many values. Storage types are
+// converted in registers. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_STREAM_INL_H_
+#undef LOCUS_SRC_KERNELS_STREAM_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_STREAM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/tile-inl.h"
+#include "locus/terms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace stream {
+
+constexpr int64_t kVector = static_cast<int64_t>(kLanes);
+
+constexpr int64_t WholeVectors(int64_t n) {
+  return (n + kVector - 1) / kVector * kVector;
+}
+
+// One vector of floats from any storage type.
+HWY_INLINE VF LoadFloats(const float* p) { return hn::LoadU(kDF, p); }
+HWY_INLINE VF LoadFloats(const hwy::bfloat16_t* p) {
+  return hn::PromoteTo(kDF, hn::LoadU(hn::Rebind<hwy::bfloat16_t, DF>(), p));
+}
+HWY_INLINE VF LoadFloats(const hwy::float16_t* p) {
+  return hn::PromoteTo(kDF, hn::LoadU(hn::Rebind<hwy::float16_t, DF>(), p));
+}
+
+// Two vectors at a time, the order of which is the storage type's own: bf16
+// comes as even and odd elements, because a shift or a mask then replaces the
+// shuffle of a widening load. kPart 0 or 1 of the elements from p on.
+template <size_t kPart, typename T>
+HWY_INLINE VF LoadPart(const T* p) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<T, hwy::bfloat16_t>) {
+    const hn::Repartition<uint16_t, DF> du16;
+    const hn::RebindToUnsigned<DF> du;
+    const auto pairs =
+        hn::BitCast(du, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(p)));
+    return hn::BitCast(kDF, kPart == 0
+                                ? hn::ShiftLeft<16>(pairs)
+                                : hn::And(pairs, hn::Set(du, 0xFFFF0000U)));
+  }
+#endif
+  return LoadFloats(p + kPart * kLanes);
+}
+
+// Puts x [dim] into the order of LoadPart, and back. An odd vector at the end
+// stays as it is.
+constexpr int64_t kPaired = 2 * kVector;
+inline void ToParts(int64_t dim, float* x) {
+  for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
+    VF even, odd;
+    hn::LoadInterleaved2(kDF, x + d, even, odd);
+    hn::StoreU(even, kDF, x + d);
+    hn::StoreU(odd, kDF, x + d + kVector);
+  }
+}
+inline void FromParts(int64_t dim, float* x) {
+  for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
+    const VF even = hn::LoadU(kDF, x + d);
+    const VF odd = hn::LoadU(kDF, x + d + kVector);
+    hn::StoreInterleaved2(even, odd, kDF, x + d);
+  }
+}
+
+// Rows of one head, `stride` elements apart; row j of the sorted order lies at
+// source[j], or at j itself without `source`.
+template <typename T>
+struct RowsOf {
+  const T* operator[](int64_t j) const {
+    return base + (source == nullptr ? j : source[j]) * stride;
+  }
+  const T* base;
+  int64_t stride;
+  const int64_t* source;
+};
+
+// Rows of queries that share a loaded key, and columns of values: 4 x 4
+// accumulators, four loaded vectors and broadcasts fit 32 registers; with 16
+// there is room for 2 x 4.
+constexpr size_t kSharedRows = kLanes >= 16 ? 4 : 2;
+constexpr size_t kSharedKeys = 4;
+constexpr size_t kSharedCols = 4;
+
+// to[0 .. 4) = the sums of the lanes of a, b, c and e.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* to) {
+  to[0] = hn::GetLane(a);
+  to[1] = hn::GetLane(b);
+  to[2] = hn::GetLane(c);
+  to[3] = hn::GetLane(e);
+}
+#else
+template <class D>
+HWY_INLINE hn::Vec<hn::Full128<float> > SumOfBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    (void)d;
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half,
+                       hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// Two rounds of interleave and add inside 128-bit blocks, then the blocks.
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* to) {
+  const hn::Repartition<uint64_t, DF> du;
+  const VF ab =
+      hn::Add(hn::InterleaveLower(kDF, a, b), hn::InterleaveUpper(kDF, a, b));
+  const VF ce =
+      hn::Add(hn::InterleaveLower(kDF, c, e), hn::InterleaveUpper(kDF, c, e));
+  const auto ab2 = hn::BitCast(du, ab), ce2 = hn::BitCast(du, ce);
+  const VF sums = hn::Add(hn::BitCast(kDF, hn::InterleaveLower(du, ab2, ce2)),
+                          hn::BitCast(kDF, hn::InterleaveUpper(du, ab2, ce2)));
+  hn::StoreU(SumOfBlocks(kDF, sums), hn::Full128<float>(), to);
+}
+#endif
+
+// acc[r][n] += x_n q[r] for one vector of four keys.
+template <size_t kR>
+HWY_INLINE void MulAddFour(VF x0, VF x1, VF x2, VF x3,
+                           const float* HWY_RESTRICT q, int64_t ldq,
+                           VF (&acc)[kR][kSharedKeys]) {
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+    const VF y = hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq);
+    acc[r][0] = hn::MulAdd(x0, y, acc[r][0]);
+    acc[r][1] = hn::MulAdd(x1, y, acc[r][1]);
+    acc[r][2] = hn::MulAdd(x2, y, acc[r][2]);
+    acc[r][3] = hn::MulAdd(x3, y, acc[r][3]);
+  }
+}
+
+// s[r][0 .. 4) = q[r] . key[0 .. 4) for kR queries; depth in whole vectors.
+template <size_t kR, typename T>
+HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
+                        const T* HWY_RESTRICT k2, const T* HWY_RESTRICT k3,
+                        const float* HWY_RESTRICT q, int64_t ldq, int64_t depth,
+                        float* HWY_RESTRICT s, int64_t lds) {
+  VF acc[kR][kSharedKeys];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kSharedKeys; ++n) acc[r][n] = hn::Zero(kDF);
+  }
+  int64_t d = 0;
+  for (; d + kPaired <= depth; d += kPaired) {
+    MulAddFour<kR>(LoadPart<0>(k0 + d), LoadPart<0>(k1 + d),
+                   LoadPart<0>(k2 + d), LoadPart<0>(k3 + d), q + d, ldq, acc);
+    MulAddFour<kR>(LoadPart<1>(k0 + d), LoadPart<1>(k1 + d),
+                   LoadPart<1>(k2 + d), LoadPart<1>(k3 + d), q + d + kVector,
+                   ldq, acc);
+  }
+  if (d < depth) {
+    MulAddFour<kR>(LoadFloats(k0 + d), LoadFloats(k1 + d), LoadFloats(k2 + d),
+                   LoadFloats(k3 + d), q + d, ldq, acc);
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+    StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3],
+              s + static_cast<int64_t>(r) * lds);
+  }
+}
+
+// s[r][j - begin] = q[r] . key j for keys [begin, end) and `rows` queries.
+// Writes up to three floats past the end of each row of s.
+template <typename T>
+void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
+             const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
+             int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
+  for (int64_t j = begin; j < end; j += 4) {
+    const T* k0 = keys[j];
+    const T* k1 = keys[std::min(j + 1, end - 1)];
+    const T* k2 = keys[std::min(j + 2, end - 1)];
+    const T* k3 = keys[std::min(j + 3, end - 1)];
+    float* to = s + (j - begin);
+    int64_t r = 0;
+    constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+    for (; r + kMost <= rows; r += kMost) {
+      DotFour<kSharedRows>(k0, k1, k2, k3, q + r * ldq, ldq, depth,
+                           to + r * lds, lds);
+    }
+    if (kMost > 2 && r + 2 <= rows) {
+      DotFour<2>(k0, k1, k2, k3, q + r * ldq, ldq, depth, to + r * lds, lds);
+      r += 2;
+    }
+    if (r < rows) {
+      DotFour<1>(k0, k1, k2, k3, q + r * ldq, ldq, depth, to + r * lds, lds);
+    }
+  }
+}
+
+// out[r][0 .. kC vectors) += sum over keys [begin, end) of p[r][j - begin] v_j.
+template <size_t kR, size_t kC, typename T>
+HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
+                           const float* HWY_RESTRICT p, int64_t ldp,
+                           int64_t col, float* HWY_RESTRICT out, int64_t ldo) {
+  VF acc[kR][kC];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      acc[r][c] =
+          hn::LoadU(kDF, out + static_cast<int64_t>(r) * ldo + c * kLanes);
+    }
+  }
+  for (int64_t j = begin; j < end; ++j) {
+    const T* HWY_RESTRICT v = values[j] + col;
+    VF x[kC];
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      const T* at = v + c / 2 * static_cast<size_t>(kPaired);
+      x[c] = kC == 1      ? LoadFloats(v)
+             : c % 2 == 0 ? LoadPart<0>(at)
+                          : LoadPart<1>(at);
+    }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      const VF w = hn::Set(kDF, p[static_cast<int64_t>(r) * ldp + (j - begin)]);
+#pragma GCC unroll 4
+      for (size_t c = 0; c < kC; ++c) {
+        acc[r][c] = hn::MulAdd(w, x[c], acc[r][c]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      hn::StoreU(acc[r][c], kDF,
+                 out + static_cast<int64_t>(r) * ldo + c * kLanes);
+    }
+  }
+}
+
+// The same over all columns, `dim` in whole vectors.
+template <size_t kR, typename T>
+HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
+                              const float* HWY_RESTRICT p, int64_t ldp,
+                              int64_t dim, float* HWY_RESTRICT out,
+                              int64_t ldo) {
+  constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kVector;
+  int64_t c = 0;
+  for (; c + kWide <= dim; c += kWide) {
+    AddColumns<kR, kSharedCols>(values, begin, end, p, ldp, c, out + c, ldo);
+  }
+  if (c + kPaired <= dim) {
+    AddColumns<kR, 2>(values, begin, end, p, ldp, c, out + c, ldo);
+    c += kPaired;
+  }
+  if (c < dim) {
+    AddColumns<kR, 1>(values, begin, end, p, ldp, c, out + c, ldo);
+  }
+}
+
+// The same for `rows` rows. Few keys at a time, so that what one slab of
+// columns or rows has brought into L1 is there for the next: 32 rows of 128
+// floats are 16 KiB.
+constexpr int64_t kKeysInL1 = 32;
+template <typename T>
+void AddRows(RowsOf<T> values, int64_t begin, int64_t end,
+             const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
+             int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
+  for (int64_t j = begin; j < end; j += kKeysInL1) {
+    const int64_t stop = std::min(end, j + kKeysInL1);
+    const float* w = p + (j - begin);
+    int64_t r = 0;
+    constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+    for (; r + kMost <= rows; r += kMost) {
+      AddAllColumns<kSharedRows>(values, j, stop, w + r * ldp, ldp, dim,
+                                 out + r * ldo, ldo);
+    }
+    if (kMost > 2 && r + 2 <= rows) {
+      AddAllColumns<2>(values, j, stop, w + r * ldp, ldp, dim, out + r * ldo,
+                       ldo);
+      r += 2;
+    }
+    if (r < rows) {
+      AddAllColumns<1>(values, j, stop, w + r * ldp, ldp, dim, out + r * ldo,
+                       ldo);
+    }
+  }
+}
+
+// a . b over whole vectors.
+inline float Dot(const float* a, const float* b, int64_t dim) {
+  VF sum = hn::Zero(kDF);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    sum = hn::MulAdd(hn::LoadU(kDF, a + d), hn::LoadU(kDF, b + d), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(kDF, sum));
+}
+
+// y += w x and y *= w over whole vectors.
+inline void AddScaled(float w, const float* x, int64_t dim, float* y) {
+  const VF vw = hn::Set(kDF, w);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    hn::StoreU(hn::MulAdd(vw, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
+               kDF, y + d);
+  }
+}
+inline void ScaleRow(float w, int64_t dim, float* y) {
+  const VF vw = hn::Set(kDF, w);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    hn::StoreU(hn::Mul(vw, hn::LoadU(kDF, y + d)), kDF, y + d);
+  }
+}
+
+// Rotates the pairs of x in place: (a, b) -> (a cos - b sin, a sin + b cos),
+// with cosines and sines [pairs].
+inline void RotatePairs(const Rotation& rotation, const float* cos,
+                        const float* sin, float* x) {
+  const int64_t pairs = rotation.NumPairs();
+  x += rotation.first_channel;
+  const bool halves = rotation.layout == PairLayout::kHalves;
+  int64_t p = 0;
+  for (; p + kVector <= pairs; p += kVector) {
+    const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
+    VF a, b;
+    if (halves) {
+      a = hn::LoadU(kDF, x + p);
+      b = hn::LoadU(kDF, x + pairs + p);
+    } else {
+      hn::LoadInterleaved2(kDF, x + 2 * p, a, b);
+    }
+    const VF turned_a = hn::NegMulAdd(b, s, hn::Mul(a, c));
+    const VF turned_b = hn::MulAdd(a, s, hn::Mul(b, c));
+    if (halves) {
+      hn::StoreU(turned_a, kDF, x + p);
+      hn::StoreU(turned_b, kDF, x + pairs + p);
+    } else {
+      hn::StoreInterleaved2(turned_a, turned_b, kDF, x + 2 * p);
+    }
+  }
+  for (; p < pairs; ++p) {
+    float* first = halves ? x + p : x + 2 * p;
+    float* second = halves ? x + pairs + p : first + 1;
+    const float a = *first, b = *second;
+    *first = a * cos[p] - b * sin[p];
+    *second = a * sin[p] + b * cos[p];
+  }
+}
+
+}  // namespace stream
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_STREAM_INL_H_
