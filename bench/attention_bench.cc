@@ -1,6 +1,4 @@
 // Attention with every encoding of the list, forward and backward.
-#include "bench/attention_bench.h"
-
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "bench/case.h"
+#include "bench/families.h"
 #include "bench/measure.h"
 #include "locus/error.h"
 #include "locus/machine.h"

@@ -6,30 +6,21 @@
 #include <variant>
 
 #include "bench/measure.h"
-#include "locus/encoding.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
 
 namespace locus::bench {
 namespace {
 
-// The sizes of real models: Shaw's clip of 128, DeBERTa's 256 buckets.
-ExampleConfig ConfigOf(const CallSpec& spec) {
-  ExampleConfig config{
-      .heads = spec.heads, .head_dim = spec.dim, .length = spec.length};
-  if (spec.encoding == "shaw") config.options["clip"] = "128";
-  if (spec.encoding == "deberta") {
-    config.options = {{"buckets", "256"}, {"max_distance", "512"}};
-  }
-  return config;
-}
-
 // The tensors of gradients: of q, k and v, and of the tables that are trained.
-// A ramp has no gradient in the kernels.
+// Rows of numbers become tensors.
 std::vector<Tensor> TensorsOf(const Tensor& d_q, const Tensor& d_k,
                               const Tensor& d_v, const TermGrads& terms) {
   std::vector<Tensor> all = {d_q,           d_k,           d_v,
                              terms.q_table, terms.k_table, terms.v_table};
+  const auto add = [&](const std::vector<double>& row) {
+    all.push_back(Tensor::From({static_cast<int64_t>(row.size())}, row));
+  };
   if (terms.extra_dot) {
     all.push_back(terms.extra_dot->q_rows);
     all.push_back(terms.extra_dot->k_rows);
@@ -37,10 +28,15 @@ std::vector<Tensor> TensorsOf(const Tensor& d_q, const Tensor& d_k,
   if (terms.bias) {
     if (const auto* table = std::get_if<BiasTableGrads>(&*terms.bias)) {
       all.push_back(table->values);
-    } else if (const auto* profile =
-                   std::get_if<BiasProfileGrads>(&*terms.bias)) {
-      all.push_back(profile->base);
-      all.push_back(profile->slope);
+    } else if (const auto* ramp = std::get_if<BiasRampGrads>(&*terms.bias)) {
+      add(ramp->past);
+      add(ramp->future);
+    } else {
+      const auto& profile = std::get<BiasProfileGrads>(*terms.bias);
+      all.push_back(profile.base);
+      all.push_back(profile.slope);
+      add(profile.distance);
+      add(profile.row_gain);
     }
   }
   std::erase_if(all, [](const Tensor& t) { return !t.defined(); });
@@ -55,7 +51,27 @@ int64_t BytesOf(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-// max |exact - fused| / max |exact|.
+}  // namespace
+
+std::unique_ptr<Encoding> MakeEncoding(const std::string& name, int64_t heads,
+                                       int64_t dim, int64_t length) {
+  ExampleConfig config{.heads = heads, .head_dim = dim, .length = length};
+  if (name == "shaw") config.options["clip"] = "128";
+  if (name == "deberta") {
+    config.options = {{"buckets", "256"}, {"max_distance", "512"}};
+  }
+  return FindEncoding(name).example(config);
+}
+
+std::vector<int64_t> PositionsFor(const std::string& name, int64_t length) {
+  std::vector<int64_t> positions;
+  if (name != "mrope") return positions;
+  for (int64_t i = 0; i < length; ++i) {
+    positions.push_back(PackPosition(i, i, i));
+  }
+  return positions;
+}
+
 double RelativeError(const Tensor& exact, const Tensor& fused) {
   const std::vector<double> a = exact.ToVector(), b = fused.ToVector();
   double worst = 0.0, largest = 1e-30;
@@ -66,8 +82,6 @@ double RelativeError(const Tensor& exact, const Tensor& fused) {
   return worst / largest;
 }
 
-}  // namespace
-
 Tensor RandomInput(DType dtype, std::vector<int64_t> shape, uint64_t seed) {
   int64_t count = 1;
   for (const int64_t size : shape) count *= size;
@@ -75,12 +89,11 @@ Tensor RandomInput(DType dtype, std::vector<int64_t> shape, uint64_t seed) {
   uint64_t state = seed;
   for (float& value : values) {
     // The sum of four uniform numbers: near enough to a normal variable.
-    float sum = -2.0F;
-    for (int n = 0; n < 4; ++n) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      sum += static_cast<float>(state >> 40) * 0x1p-24F;
-    }
-    value = 1.7F * sum;
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const uint64_t mixed = state ^ (state >> 29);
+    const uint64_t sum = (mixed & 0xFFFF) + (mixed >> 16 & 0xFFFF) +
+                         (mixed >> 32 & 0xFFFF) + (mixed >> 48);
+    value = 1.7F * (static_cast<float>(sum) * 0x1p-16F - 2.0F);
   }
   return Tensor::From(std::move(shape), std::move(values)).To(dtype);
 }
@@ -92,7 +105,8 @@ double CallSpec::Operations(Direction direction) const {
 }
 
 Case::Case(const CallSpec& spec) : spec_(spec) {
-  const EncodingInfo& info = FindEncoding(spec.encoding);
+  const auto encoding =
+      MakeEncoding(spec.encoding, spec.heads, spec.dim, spec.length);
   const std::vector<int64_t> shape = {1, spec.heads, spec.length, spec.dim};
   q_ = RandomInput(spec.dtype, shape, 1);
   k_ = RandomInput(spec.dtype, shape, 2);
@@ -101,16 +115,11 @@ Case::Case(const CallSpec& spec) : spec_(spec) {
   options_.causal = spec.causal;
   options_.threads = spec.threads;
   options_.return_lse = true;
-  if (spec.encoding == "mrope") {
-    for (int64_t i = 0; i < spec.length; ++i) {
-      positions_.push_back(PackPosition(i, i, i));
-    }
-    options_.q_positions = options_.k_positions = positions_;
-  }
+  positions_ = PositionsFor(spec.encoding, spec.length);
+  options_.q_positions = options_.k_positions = positions_;
   const CallSizes sizes = CheckCall(q_, k_, v_, options_);
-  terms_ = info.example(ConfigOf(spec))
-               ->Lower(CallMask(sizes, options_).ShapeOf(sizes, options_))
-               .terms;
+  const Shape lowered_for = CallMask(sizes, options_).ShapeOf(sizes, options_);
+  terms_ = encoding->Lower(lowered_for).terms;
 }
 
 const AttentionResult& Case::Forward() {

@@ -3,12 +3,14 @@
 #define LOCUS_BENCH_CASE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "locus/attention.h"
+#include "locus/encoding.h"
 #include "locus/tensor.h"
 
 namespace locus::bench {
@@ -78,6 +80,17 @@ std::vector<std::string> AttentionEncodings();
 double ShortError(CallSpec spec, Direction direction);
 // That length, for a call of `length`: odd, so that no tile is whole.
 int64_t ShortLength(int64_t length);
+
+// The encoding's example, with the sizes of real models: Shaw's clip of 128,
+// DeBERTa's 256 buckets.
+std::unique_ptr<Encoding> MakeEncoding(const std::string& name, int64_t heads,
+                                       int64_t dim, int64_t length);
+// Positions of tokens 0 .. length - 1 where these are not the indices (M-RoPE),
+// else nothing.
+std::vector<int64_t> PositionsFor(const std::string& name, int64_t length);
+
+// max |exact - fused| / max |exact|.
+double RelativeError(const Tensor& exact, const Tensor& fused);
 
 // Roughly normal numbers, the same for the same seed.
 Tensor RandomInput(DType dtype, std::vector<int64_t> shape, uint64_t seed);

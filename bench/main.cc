@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/attention_bench.h"
+#include "bench/families.h"
 #include "locus/error.h"
 #include "locus/machine.h"
 #include "locus/simd.h"
@@ -24,7 +24,8 @@ namespace locus::bench {
 namespace {
 
 constexpr const char* kUsual =
-    "--benchmark_filter=/f32/(full|causal)/L:2048/D:64/H:8$";
+    "--benchmark_filter=^Attn.*/f32/.*/L:2048/D:64/H:8$|"
+    "^(Decode/(none|alibi|rope)/.*L:8192|Rotate/.*L:4096)/";
 
 int Threads(std::string_view text) {
   int threads = 0;
@@ -73,6 +74,7 @@ int Main(int argc, char** argv) {
     add("update_gb_per_s", fmt::format("{:.2f}", limits.update_gb_per_s));
   }
   RegisterAttention(threads);
+  RegisterStreams(threads);
   // Nothing by that name is a failure, or a test that filters would pass on it.
   const size_t run = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

@@ -1,5 +1,6 @@
 // locus bench: how fast attention is with each encoding, and how much memory it
-// needs, against this machine's own limits and against plain attention.
+// needs, against this machine's own limits and against plain attention. Here
+// are its options; bench_run.cc measures.
 #include "cli/bench.h"
 
 #include <fmt/format.h>
@@ -19,27 +20,21 @@
 namespace locus::cli {
 namespace {
 
-using bench::CallSpec;
-using bench::Case;
-using bench::Direction;
-
-constexpr Direction kDirections[] = {Direction::kForward, Direction::kBackward};
-
 // As they come from the command line.
 struct BenchArgs {
-  std::vector<std::string> encodings = {"alibi", "t5",     "kerple",
-                                        "rope",  "shaw",   "transformer-xl",
-                                        "tupe",  "deberta"};
+  std::vector<std::string> encodings = {};
   std::string mask = {};
-  std::string dtype = "f32";
-  std::string heads = "16";
+  std::string dtype = {};
+  std::string heads = "0";
   std::string length = "0";
-  std::string dim = "64";
+  std::string dim = "0";
   std::string threads = "0";
   std::string repeats = "0";
   bool attention = false;
   bool memory = false;
   bool growth = false;
+  bool decode = false;
+  bool rotation = false;
   std::string chart = {};
   std::string save = {};
   bool json = false;
@@ -65,15 +60,22 @@ BenchPlan PlanOf(const BenchArgs& args) {
   // Longer calls take hours, and their reference tables do not fit a machine.
   constexpr int64_t kMostLength = int64_t{1} << 20;
   BenchPlan plan;
-  plan.encodings = EncodingNames(args.encodings);
-  plan.dtype = args.dtype == "bf16"  ? DType::kBF16
-               : args.dtype == "f16" ? DType::kF16
-                                     : DType::kF32;
+  // One encoding a kind of term; decoding, where all are bound by memory, is
+  // shown by fewer.
+  const auto or_usual = [&](const std::vector<std::string>& usual) {
+    return EncodingNames(args.encodings.empty() ? usual : args.encodings);
+  };
+  plan.encodings = or_usual({"alibi", "t5", "kerple", "rope", "shaw",
+                             "transformer-xl", "tupe", "deberta"});
+  plan.decoded = or_usual({"alibi", "rope"});
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (args.dtype == DTypeName(dtype)) plan.dtype = dtype;
+  }
   plan.masks = args.mask == "full"     ? Masks::kFull
                : args.mask == "causal" ? Masks::kCausal
                                        : Masks::kBoth;
-  plan.heads = ReadNumber("--heads", args.heads, 1, 1024);
-  plan.dim = ReadNumber("--dim", args.dim, 1, 1024);
+  plan.heads = ReadNumber("--heads", args.heads, 0, 1024);
+  plan.dim = ReadNumber("--dim", args.dim, 0, 1024);
   plan.length = ReadNumber("--length", args.length, 0, kMostLength);
   plan.threads =
       static_cast<int>(ReadNumber("--threads", args.threads, 0, 1024));
@@ -83,8 +85,11 @@ BenchPlan PlanOf(const BenchArgs& args) {
   }
   plan.repeats =
       static_cast<int>(ReadNumber("--repeats", args.repeats, 0, 1000));
-  const bool chosen = args.attention || args.memory || args.growth;
+  const bool chosen = args.attention || args.memory || args.growth ||
+                      args.decode || args.rotation;
   plan.attention = args.attention || !chosen;
+  plan.decode = args.decode || !chosen;
+  plan.rotation = args.rotation || !chosen;
   plan.memory = args.memory;
   plan.growth = args.growth;
   if (plan.growth && plan.length > 0 && plan.length < 4) {
@@ -100,138 +105,6 @@ BenchPlan PlanOf(const BenchArgs& args) {
   }
   return plan;
 }
-
-// The masks of a section; memory and growth take one unless told otherwise.
-std::vector<bool> CausalOrNot(Masks masks, bool both) {
-  switch (masks) {
-    case Masks::kFull:
-      return {false};
-    case Masks::kCausal:
-      return {true};
-    case Masks::kBoth:
-      break;
-  }
-  return both ? std::vector<bool>{false, true} : std::vector<bool>{false};
-}
-
-std::string What(const CallSpec& spec, Direction direction) {
-  return fmt::format("{} {} {}", spec.encoding, bench::DirectionName(direction),
-                     spec.causal ? "causal" : "full");
-}
-
-// Measures what is planned, telling each row as it comes if `tell`.
-class Runner {
- public:
-  Runner(const BenchPlan& plan, bool tell)
-      : plan_(plan), tell_(tell), progress_(Steps(plan)) {}
-
-  BenchResults Run() {
-    // Children first: they must be born before threads are.
-    progress_.Show("this machine");
-    MeasureLimits();
-    Print(HeaderText(plan_, results_.machine));
-    if (plan_.memory) Memory();
-    if (plan_.growth) Growth();
-    if (plan_.attention) Attention();
-    progress_.Clear();
-    return std::move(results_);
-  }
-
- private:
-  static int Steps(const BenchPlan& plan) {
-    const size_t rows = 2 * plan.encodings.size();
-    const size_t masks = CausalOrNot(plan.masks, true).size();
-    return static_cast<int>(1 + (plan.memory ? rows : 0) +
-                            (plan.growth ? rows : 0) +
-                            (plan.attention ? rows * masks : 0));
-  }
-
-  void Print(const std::string& text) {
-    if (!tell_) return;
-    progress_.Clear();
-    Emit(text);
-  }
-
-  void MeasureLimits() {
-    const std::vector<double> found = bench::RunInChild([this] {
-      const MachineLimits m = MeasureMachine(plan_.threads);
-      return std::vector<double>{m.fma_gflops, m.read_gb_per_s, m.copy_gb_per_s,
-                                 m.update_gb_per_s};
-    });
-    results_.machine = {.fma_gflops = found[0],
-                        .read_gb_per_s = found[1],
-                        .copy_gb_per_s = found[2],
-                        .update_gb_per_s = found[3]};
-  }
-
-  // Calls measure(spec, direction) for every row of a section in children.
-  template <typename Measure>
-  void EachLong(const char* what, const Measure& measure) {
-    for (const Direction direction : kDirections) {
-      for (const bool causal : CausalOrNot(plan_.masks, /*both=*/false)) {
-        for (const std::string& name : plan_.encodings) {
-          const CallSpec spec = plan_.Spec(name, causal, kLongLength);
-          progress_.Show(fmt::format("{} of {}", what, What(spec, direction)));
-          measure(spec, direction);
-        }
-      }
-    }
-  }
-
-  void Memory() {
-    Print(MemoryTitle(plan_));
-    EachLong("memory", [this](const CallSpec& spec, Direction direction) {
-      results_.memory.push_back(bench::MeasureMemory(spec, direction));
-      Print(RowText(results_.memory.back()));
-    });
-    Print(Meaning(results_.memory));
-  }
-
-  void Growth() {
-    Print(GrowthTitle(plan_));
-    const int repeats = plan_.Repeats(kGrowthRepeats);
-    EachLong("growth", [&](const CallSpec& spec, Direction direction) {
-      results_.growth.push_back(bench::MeasureGrowth(spec, direction, repeats));
-      Print(RowText(results_.growth.back()));
-    });
-    Print(Meaning(results_.growth));
-  }
-
-  void Attention() {
-    Print(SpeedTitle(plan_));
-    for (const Direction direction : kDirections) {
-      for (const bool causal : CausalOrNot(plan_.masks, /*both=*/true)) {
-        Case plain(plan_.Spec("none", causal, kSpeedLength));
-        for (const std::string& name : plan_.encodings) {
-          const CallSpec spec = plan_.Spec(name, causal, kSpeedLength);
-          progress_.Show(What(spec, direction));
-          bench::SpeedRow row;
-          if (name == "none") {
-            row = Speed(plain, plain, direction);
-          } else {
-            Case with(spec);
-            row = Speed(plain, with, direction);
-          }
-          row.error = bench::ShortError(spec, direction);
-          results_.attention.push_back(row);
-          Print(RowText(row));
-        }
-      }
-    }
-    Print(Meaning(results_.attention));
-  }
-
-  bench::SpeedRow Speed(Case& plain, Case& with, Direction direction) const {
-    return bench::MeasureSpeed(plain, with, direction,
-                               plan_.Repeats(kSpeedRepeats),
-                               [] { Progress::Check(); });
-  }
-
-  const BenchPlan& plan_;
-  bool tell_;
-  Progress progress_;
-  BenchResults results_;
-};
 
 // Writes beside `path` and renames, so that a reader never sees half of it.
 void Save(const Json& json, const std::string& path) {
@@ -254,7 +127,7 @@ int Bench(const BenchArgs& args) {
     return kAnswerIsNo;
   };
   try {
-    const BenchResults results = Runner(plan, /*tell=*/!args.json).Run();
+    const BenchResults results = RunBench(plan, /*tell=*/!args.json);
     const Json json = ResultsJson(plan, results);
     if (!args.save.empty()) Save(json, args.save);
     if (!args.chart.empty()) DrawSpeeds(plan, results.attention, args.chart);
@@ -271,17 +144,6 @@ int Bench(const BenchArgs& args) {
 
 }  // namespace
 
-CallSpec BenchPlan::Spec(const std::string& encoding, bool causal,
-                         int64_t usual_length) const {
-  return {.encoding = encoding,
-          .dtype = dtype,
-          .causal = causal,
-          .heads = heads,
-          .length = length > 0 ? length : usual_length,
-          .dim = dim,
-          .threads = threads};
-}
-
 void AddBench(CLI::App& app, int& code) {
   auto* command = app.add_subcommand(
       "bench", "Measure attention with each encoding against this machine.");
@@ -289,12 +151,16 @@ void AddBench(CLI::App& app, int& code) {
       "Examples:\n  locus bench --encodings alibi,rope --length 1024\n"
       "  locus bench --chart speed.png --save speed.json\n"
       "  locus bench --memory --growth --encodings shaw\n\n"
-      "Plain attention (none) is always measured, too, turn about with each "
-      "encoding.\nJSON: {version, threads, simd, machine, attention, memory, "
-      "growth}; a section that\nwas not asked for is null.");
+      "Without a choice: --attention --decode --rotation. Plain attention "
+      "(none) is always\nmeasured, too, turn about with each encoding.\n"
+      "JSON: {version, threads, simd, machine, attention, memory, growth, "
+      "decode, rotation};\na section that was not asked for is null.");
   const auto args = std::make_shared<BenchArgs>();
   command->add_flag("--attention", args->attention,
-                    "time forward and backward passes; the default");
+                    "time forward and backward passes");
+  command->add_flag("--decode", args->decode, "time a token over a cache");
+  command->add_flag("--rotation", args->rotation,
+                    "time rotation alone, in place");
   command->add_flag("--memory", args->memory,
                     "peak memory of a call beyond inputs and outputs");
   command->add_flag("--growth", args->growth,
@@ -308,17 +174,20 @@ void AddBench(CLI::App& app, int& code) {
       ->add_option("--mask", args->mask,
                    "full, causal or both; memory and growth: full")
       ->check(CLI::IsMember({"full", "causal", "both"}));
-  command->add_option("--dtype", args->dtype, "f32, bf16 or f16")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
-      ->capture_default_str();
+  command
+      ->add_option("--dtype", args->dtype,
+                   "f32, bf16 or f16; decode and rotation: each")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   command->add_option(
       "--length", args->length,
-      fmt::format("queries and keys; 0: {}, memory and growth {}", kSpeedLength,
-                  kLongLength));
-  command->add_option("--dim", args->dim, "channels of a head")
-      ->capture_default_str();
-  command->add_option("--heads", args->heads, "number of heads")
-      ->capture_default_str();
+      fmt::format("queries and keys; 0: {}, memory and growth {}, decode {}, "
+                  "rotation {}",
+                  kSpeedLength, kLongLength, kDecodeLength, kRotateLength));
+  command->add_option("--dim", args->dim,
+                      "channels of a head; 0: 64, decode and rotation 128");
+  command->add_option(
+      "--heads", args->heads,
+      "number of heads; 0: 16, decode and rotation 32 and 8 of keys");
   command->add_option("--threads", args->threads, "threads; 0: all")
       ->capture_default_str();
   command->add_option("--repeats", args->repeats,

@@ -4,11 +4,13 @@
 #define LOCUS_CLI_BENCH_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/measure.h"
 #include "bench/memory.h"
+#include "bench/stream.h"
 #include "cli/app.h"
 #include "locus/machine.h"
 
@@ -17,27 +19,34 @@ namespace locus::cli {
 // What a section measures unless told otherwise: attention of a length that
 // takes a second or two an encoding, memory of one where N x N would show.
 inline constexpr int64_t kSpeedLength = 2048, kLongLength = 16384;
-inline constexpr int kSpeedRepeats = 5, kGrowthRepeats = 2;
+// A token of a long conversation, and a prompt, on the heads of a large model.
+inline constexpr int64_t kDecodeLength = 8192, kRotateLength = 4096;
+inline constexpr int kSpeedRepeats = 3, kGrowthRepeats = 2;
 
 enum class Masks : uint8_t { kFull, kCausal, kBoth };
 
-// What is wanted. A length or repeats of 0: what is usual for the section.
+// What is wanted. A size or repeats of 0: what is usual for the section.
 struct BenchPlan {
   std::vector<std::string> encodings = {};  // "none" first
-  DType dtype = DType::kF32;
+  std::optional<DType> dtype = {};          // empty: f32; streams: each in turn
   Masks masks = Masks::kBoth;
-  int64_t heads = 16;
+  int64_t heads = 0;
   int64_t length = 0;
-  int64_t dim = 64;
+  int64_t dim = 0;
   int threads = 1;
   int repeats = 0;
   bool attention = false;
   bool memory = false;
   bool growth = false;
+  bool decode = false;
+  bool rotation = false;
+  std::vector<std::string> decoded = {};  // encodings of decode, "none" first
 
   // A call of a section that is usually measured at `usual_length`.
   bench::CallSpec Spec(const std::string& encoding, bool causal,
                        int64_t usual_length) const;
+  bench::StreamSpec StreamOf(bench::Stream stream) const;
+  std::vector<DType> StreamTypes() const;
   int Repeats(int usual) const { return repeats > 0 ? repeats : usual; }
 };
 
@@ -46,7 +55,13 @@ struct BenchResults {
   std::vector<bench::SpeedRow> attention = {};
   std::vector<bench::MemoryRow> memory = {};
   std::vector<bench::GrowthRow> growth = {};
+  std::vector<bench::StreamRow> decode = {};
+  std::vector<bench::StreamRow> rotation = {};
 };
+
+// Measures; with `tell` prints each row as it comes. Throws Interrupted (see
+// bench_progress.h) if the user wants no more.
+BenchResults RunBench(const BenchPlan& plan, bool tell);
 
 // ---------------------------------------------------------------- telling
 
@@ -65,6 +80,10 @@ std::string Meaning(const std::vector<bench::MemoryRow>& rows);
 std::string GrowthTitle(const BenchPlan& plan);
 std::string RowText(const bench::GrowthRow& row);
 std::string Meaning(const std::vector<bench::GrowthRow>& rows);
+
+std::string StreamTitle(const BenchPlan& plan, bench::Stream stream);
+std::string RowText(const bench::StreamRow& row);
+std::string Meaning(const std::vector<bench::StreamRow>& rows);
 
 // A section that was not measured is null.
 Json ResultsJson(const BenchPlan& plan, const BenchResults& results);

@@ -10,6 +10,7 @@ using bench::GrowthRow;
 using bench::MemoryRow;
 using bench::SpeedRow;
 using bench::Spread;
+using bench::StreamRow;
 
 Json SpreadJson(const Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
@@ -58,6 +59,30 @@ Json RowJson(const GrowthRow& row) {
   return json;
 }
 
+Json RowJson(const StreamRow& row) {
+  const bool decode = row.spec.stream == bench::Stream::kDecode;
+  Json json = Json::object();
+  if (decode) {
+    json["encoding"] = row.spec.encoding;
+  } else {
+    json["layout"] = bench::LayoutName(row.spec.layout);
+  }
+  json["dtype"] = DTypeName(row.spec.dtype);
+  json["q_heads"] = row.spec.q_heads;
+  json["kv_heads"] = row.spec.kv_heads;
+  json["length"] = row.spec.length;
+  json["dim"] = row.spec.dim;
+  json["repeats"] = row.repeats;
+  json["bytes"] = row.spec.Bytes();
+  json["milliseconds"] = SpreadJson(row.milliseconds);
+  json["gb_per_s"] = SpreadJson(row.gb_per_s);
+  json[decode ? "of_read" : "of_update"] = SpreadJson(row.of_limit);
+  if (row.of_plain) json["of_plain"] = SpreadJson(*row.of_plain);
+  json["error"] = row.error;
+  json["error_length"] = bench::ShortLength(row.spec.length);
+  return json;
+}
+
 template <typename Row>
 Json RowsJson(bool measured, const std::vector<Row>& rows) {
   if (!measured) return nullptr;
@@ -80,7 +105,9 @@ Json ResultsJson(const BenchPlan& plan, const BenchResults& results) {
             {"update_gb_per_s", machine.update_gb_per_s}}},
           {"attention", RowsJson(plan.attention, results.attention)},
           {"memory", RowsJson(plan.memory, results.memory)},
-          {"growth", RowsJson(plan.growth, results.growth)}};
+          {"growth", RowsJson(plan.growth, results.growth)},
+          {"decode", RowsJson(plan.decode, results.decode)},
+          {"rotation", RowsJson(plan.rotation, results.rotation)}};
 }
 
 }  // namespace locus::cli

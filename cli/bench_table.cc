@@ -17,6 +17,7 @@ using bench::GrowthRow;
 using bench::MemoryRow;
 using bench::SpeedRow;
 using bench::Spread;
+using bench::StreamRow;
 
 // "0.853 (0.849 .. 0.858)": 22 columns.
 std::string Text(const Spread& s) {
@@ -182,6 +183,54 @@ std::string Meaning(const std::vector<GrowthRow>& rows) {
              "{}; the most memory {}, {}.",
              Ratio(slowest->TimeRatio()), Which(*slowest),
              Ratio(largest->MemoryRatio()), Which(*largest)));
+}
+
+std::string StreamTitle(const BenchPlan& plan, bench::Stream stream) {
+  const bench::StreamSpec spec = plan.StreamOf(stream);
+  const bool decode = stream == bench::Stream::kDecode;
+  const std::string what =
+      decode ? fmt::format(
+                   "decode: 1 query on {} heads over {} cached tokens "
+                   "on {}, head dim {}",
+                   spec.q_heads, spec.length, spec.kv_heads, spec.dim)
+             : fmt::format(
+                   "rotation in place: q [1, {0}, {1}, {2}] and k [1, "
+                   "{3}, {1}, {2}]",
+                   spec.q_heads, spec.length, spec.dim, spec.kv_heads);
+  return fmt::format(
+      "\n{}: median of {} (least .. most); error against float64 at length "
+      "{}\n\n{:<16} {:<5} {:>9} {:>8}  {:<22}  {:<22} {:>8}\n",
+      what, plan.Repeats(kSpeedRepeats), bench::ShortLength(spec.length),
+      decode ? "encoding" : "layout", "type", "ms", "GB/s",
+      decode ? "of read bandwidth" : "of in-place bandwidth",
+      decode ? "of plain" : "", "error");
+}
+
+std::string RowText(const StreamRow& row) {
+  const bool decode = row.spec.stream == bench::Stream::kDecode;
+  return fmt::format(
+      "{:<16} {:<5} {:>9.2f} {:>8.1f}  {:<22}  {:<22} {:>8.1e}\n",
+      decode ? std::string_view(row.spec.encoding)
+             : bench::LayoutName(row.spec.layout),
+      DTypeName(row.spec.dtype), row.milliseconds.median, row.gb_per_s.median,
+      Text(row.of_limit), row.of_plain ? Text(*row.of_plain) : "", row.error);
+}
+
+std::string Meaning(const std::vector<StreamRow>& rows) {
+  const auto slowest = std::ranges::min_element(
+      rows, {}, [](const StreamRow& row) { return row.of_limit.median; });
+  const bool decode = slowest->spec.stream == bench::Stream::kDecode;
+  return "\n" +
+         Paragraph(fmt::format(
+             "{} The slowest is {:.2f} of that, {} in {}.",
+             decode ? "Of read bandwidth: 1 would be nothing but reading keys "
+                      "and values once."
+                    : "Of in-place bandwidth: 1 would be nothing but reading "
+                      "and writing q and k once; the table is made before.",
+             slowest->of_limit.median,
+             decode ? std::string_view(slowest->spec.encoding)
+                    : bench::LayoutName(slowest->spec.layout),
+             DTypeName(slowest->spec.dtype)));
 }
 
 }  // namespace locus::cli

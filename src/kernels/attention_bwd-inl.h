@@ -48,6 +48,7 @@ class BackwardTask {
   TaskGrads& g_;
   Scorer scorer_;
   KeyTable key_table_;
+  PairRows pairs_;
   TermBackward terms_;
 };
 
@@ -90,6 +91,7 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
   if (scorer_.needs_key_table()) {
     key_table_.Build(packed_, b, h);
     scorer_.SetKeyTable(&key_table_);
+    if (PairRows::Fits(packed_)) pairs_.BeginHead(packed_, b, h, key_table_);
   }
   terms_.BeginHead();
   for (int64_t q = 0; q < count; q += kBwdQueries) {
@@ -130,6 +132,11 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
   t_.blocks.assign(static_cast<size_t>(t_.n_blocks), Block());
   t_.lse.assign(static_cast<size_t>(rows), 0.0F);
   t_.delta.assign(static_cast<size_t>(rows), 0.0F);
+  if (scorer_.needs_key_table() && PairRows::Fits(packed_)) {
+    const bool straight =
+        pairs_.BeginQueries(first, count, call_.AnySees(t_.b, first, count));
+    scorer_.SetPairRows(straight ? &pairs_ : nullptr);
+  }
   const Tokens& tokens = call_.Queries(t_.b);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     Block& block = t_.blocks[static_cast<size_t>(n)];

@@ -22,6 +22,7 @@ namespace HWY_NAMESPACE {
 // 8 blocks of 12 rows (16 of 6). Their outputs at D = 128 are 48 KiB; reading a
 // key tile once for 96 queries costs a hundredth of the arithmetic.
 constexpr int64_t kTaskQueries = 96;
+static_assert(kTaskQueries == PairRows::kQueries);
 
 // Keys a tile: keys and values of 512 x 64 floats are 256 KiB, 512 x 128 are
 // 512 KiB, well inside a 1 MiB L2; wider heads take half as many. The scores of
@@ -82,6 +83,7 @@ inline float SoftmaxRow(float* s, int64_t begin, int64_t end, float max,
 struct ForwardScratch {
   FloatBuffer blocks, scores, out, by_rel;
   KeyTable key_table;
+  PairRows pairs;
 };
 
 class ForwardTask {
@@ -99,7 +101,11 @@ class ForwardTask {
     }
   }
 
-  Scorer& scorer() { return scorer_; }
+  // The tables of the head that Run works on.
+  void SetTables(const KeyTable* keys, PairRows* pairs) {
+    scorer_.SetKeyTable(keys);
+    pairs_ = pairs;
+  }
 
   // Attends queries [first, first + count) of (b, h), sorted order.
   void Run(int64_t b, int64_t h, int64_t first, int64_t count, Tensor& out,
@@ -122,6 +128,7 @@ class ForwardTask {
   static constexpr int64_t lds_ = 512 + 16;
   int64_t tile_, out_stride_;
   int64_t rel_stride_ = 0;
+  PairRows* pairs_ = nullptr;
   std::vector<RowState> states_;
 };
 
@@ -138,6 +145,12 @@ inline void ForwardTask::Run(int64_t b, int64_t h, int64_t first, int64_t count,
   }
   states_.assign(static_cast<size_t>(n_blocks * kRowsI), RowState());
   std::vector<Block> blocks(static_cast<size_t>(n_blocks));
+  if (pairs_ != nullptr) {
+    scorer_.SetPairRows(
+        pairs_->BeginQueries(first, count, call_.AnySees(b, first, count))
+            ? pairs_
+            : nullptr);
+  }
   Interval any{std::numeric_limits<int64_t>::max(), 0};
   for (int64_t n = 0; n < n_blocks; ++n) {
     Block& block = blocks[static_cast<size_t>(n)];
@@ -327,9 +340,10 @@ void ForwardF32(const Call& call, Tensor& out, float* lse, int threads) {
               out, lse);
       return;
     }
-    KeyTable key_table;
-    key_table.Build(packed, b, h);
-    run.scorer().SetKeyTable(&key_table);
+    scratch.key_table.Build(packed, b, h);
+    const bool pairs = PairRows::Fits(packed);
+    if (pairs) scratch.pairs.BeginHead(packed, b, h, scratch.key_table);
+    run.SetTables(&scratch.key_table, pairs ? &scratch.pairs : nullptr);
     for (int64_t first = 0; first < s.q_len; first += kTaskQueries) {
       run.Run(b, h, first, std::min(kTaskQueries, s.q_len - first), out, lse);
     }

@@ -18,6 +18,7 @@ namespace HWY_NAMESPACE {
 // storing the accumulators costs a few in a hundred. 96 and 192 are multiples
 // of both sides of the micro-kernel (12 x 32, 6 x 16, 6 x 8).
 constexpr int64_t kBwdQueries = 96;
+static_assert(kBwdQueries == PairRows::kQueries);
 constexpr int64_t kBwdKeys = 192;
 // Between rows lie 32 zeros. Diagonals may be read askew, past either end of a
 // row, by kRows - 1 columns and a vector; and rows do not share cache sets.

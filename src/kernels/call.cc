@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "core/fail.h"
+#include "core/threads.h"
+#include "kernels/cos_sin.h"
 
 namespace locus::kernels {
 namespace {
@@ -279,54 +281,36 @@ Interval Call::FindInterval(const Tokens& qs, const Tokens& ks,
 }
 
 RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,
-                             double sign, int64_t origin) {
-  const size_t pairs = static_cast<size_t>(r.NumPairs());
-  const size_t count = static_cast<size_t>(tokens.size());
-  cos.resize(count * pairs);
-  sin.resize(count * pairs);
-  std::vector<double> c(pairs), s(pairs);
-  // Consecutive positions on one axis: the angle of p + k is that of p turned
-  // by k theta, so one exact evaluation serves kStride positions. The product
-  // of two rotations adds two roundings in float64, far below float32.
-  constexpr int64_t kStride = 64;
-  const bool incremental =
-      r.angles == AngleMode::kExact && r.axes.empty() && count > kStride;
-  std::vector<double> step_cos, step_sin;
-  if (incremental) {
-    for (int64_t k = 0; k < kStride; ++k) {
-      Rotation unit = r;
-      unit.gain = 1.0;
-      unit.CosSin(k, c.data(), s.data());
-      step_cos.insert(step_cos.end(), c.begin(), c.end());
-      step_sin.insert(step_sin.end(), s.begin(), s.end());
-    }
-  }
-  int64_t anchor = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t position = tokens.position[i];
-    const bool near = incremental && i > 0 && anchor <= position &&
-                      position - anchor < kStride;
-    if (!near) {
-      r.CosSin(position, c.data(), s.data());
-      anchor = position;
-    }
-    const size_t k = static_cast<size_t>(position - anchor) * pairs;
-    for (size_t p = 0; p < pairs; ++p) {
-      double cp = c[p], sp = s[p];
-      if (near) {
-        cp = c[p] * step_cos[k + p] - s[p] * step_sin[k + p];
-        sp = s[p] * step_cos[k + p] + c[p] * step_sin[k + p];
-      }
-      if (!r.log_decay.empty()) {
-        const double gain = std::exp(sign * r.log_decay[p] *
-                                     static_cast<double>(position - origin));
-        cp *= gain;
-        sp *= gain;
-      }
-      cos[i * pairs + p] = static_cast<float>(cp);
-      sin[i * pairs + p] = static_cast<float>(sp);
-    }
-  }
+                             double sign, int64_t origin, int threads) {
+  const int64_t pairs = r.NumPairs();
+  const int64_t count = tokens.size();
+  cos.resize(static_cast<size_t>(count * pairs));
+  sin.resize(cos.size());
+  const CosSinRows rows(r, tokens.position, threads);
+  // The split depends on the lengths alone.
+  constexpr int64_t kTokensPerTask = 256;
+  ParallelFor(
+      (count + kTokensPerTask - 1) / kTokensPerTask, threads, [&](int64_t n) {
+        const int64_t first = n * kTokensPerTask;
+        const int64_t some = std::min(kTokensPerTask, count - first);
+        float* c = cos.data() + first * pairs;
+        float* s = sin.data() + first * pairs;
+        rows.Fill(
+            std::span(tokens.position)
+                .subspan(static_cast<size_t>(first), static_cast<size_t>(some)),
+            c, s);
+        if (r.log_decay.empty()) return;
+        for (int64_t i = 0; i < some; ++i) {
+          const double steps = static_cast<double>(
+              tokens.position[static_cast<size_t>(first + i)] - origin);
+          for (int64_t p = 0; p < pairs; ++p) {
+            const auto gain = static_cast<float>(
+                std::exp(sign * r.log_decay[static_cast<size_t>(p)] * steps));
+            c[i * pairs + p] *= gain;
+            s[i * pairs + p] *= gain;
+          }
+        }
+      });
 }
 
 namespace {

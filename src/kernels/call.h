@@ -81,6 +81,18 @@ struct Call {
     return sees[shared ? 0 : static_cast<size_t>(b)][static_cast<size_t>(i)];
   }
 
+  // The union of what queries [first, first + count) see.
+  Interval AnySees(int64_t b, int64_t first, int64_t count) const {
+    Interval any{sizes.k_len, 0};
+    for (int64_t i = first; i < first + count; ++i) {
+      const Interval seen = Sees(b, i);
+      if (seen.begin >= seen.end) continue;
+      any.begin = std::min(any.begin, seen.begin);
+      any.end = std::max(any.end, seen.end);
+    }
+    return any;
+  }
+
   const Tokens& Queries(int64_t b) const {
     return queries[shared ? 0 : static_cast<size_t>(b)];
   }
@@ -112,7 +124,7 @@ struct Call {
 struct RotationTable {
   RotationTable() = default;
   RotationTable(const Rotation& rotation, const Tokens& tokens, double sign,
-                int64_t origin);
+                int64_t origin, int threads = 1);
 
   std::vector<float> cos;
   std::vector<float> sin;

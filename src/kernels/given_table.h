@@ -53,6 +53,13 @@ class GivenTable {
     }
   }
 
+  // Rows as floats one after another, from `row` on; nullptr if they are not.
+  const float* Packed(int64_t row) const {
+    if (table_.dtype() != DType::kF32 || twin_ != 0) return nullptr;
+    return table_.IsContiguous() ? table_.Data<float>() + row * pairs_
+                                 : nullptr;
+  }
+
   // Both channels of a pair must have the value; they do not if the table is
   // of the other layout.
   void CheckTwins(const char* name, int64_t row) const {
@@ -88,6 +95,15 @@ class TableSource final : public CosSinSource {
       cos_.Read(ids[n], cos + static_cast<int64_t>(n) * pairs_);
       sin_.Read(ids[n], sin + static_cast<int64_t>(n) * pairs_);
     }
+  }
+  bool Direct(std::span<const int64_t> ids, const float** cos,
+              const float** sin) const override {
+    for (size_t n = 1; n < ids.size(); ++n) {
+      if (ids[n] != ids[n - 1] + 1) return false;
+    }
+    *cos = cos_.Packed(ids[0]);
+    *sin = sin_.Packed(ids[0]);
+    return *cos != nullptr && *sin != nullptr;
   }
   void Doubles(int64_t id, double* cos, double* sin) const override {
     cos_.Read(id, cos);

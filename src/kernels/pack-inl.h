@@ -186,8 +186,9 @@ inline Packed::Packed(const Call& c, int n_threads)
           160.0 / steepest, lo, hi);
     }
     for (const Tokens& t : call.queries)
-      q_angles.emplace_back(r, t, 1.0, origin);
-    for (const Tokens& t : call.keys) k_angles.emplace_back(r, t, -1.0, origin);
+      q_angles.emplace_back(r, t, 1.0, origin, threads);
+    for (const Tokens& t : call.keys)
+      k_angles.emplace_back(r, t, -1.0, origin, threads);
   }
 
   if (terms.q_table) {

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <vector>
 
-#include "core/buffer.h"
 #include "core/fail.h"
 #include "core/threads.h"
 #include "kernels/cos_sin.h"
@@ -137,15 +136,6 @@ void Run(const Tensor& x, const Tensor& out, const Place& place,
   kernels::RunRotate(call, source, ids, turn, threads);
 }
 
-// Contiguous, of the type and sizes of x; not zeroed, every element is written.
-Tensor NewLike(const Tensor& x) {
-  const int64_t bytes = x.NumElements() * DTypeBytes(x.dtype());
-  constexpr int64_t kFloat = sizeof(float);
-  auto storage = std::make_shared<FloatBuffer>((bytes + kFloat - 1) / kFloat);
-  const void* data = storage->data();
-  return Tensor::Borrow(x.dtype(), x.shape(), {}, data, std::move(storage));
-}
-
 void RunRotation(const Tensor& x, const Tensor& out, const Rotation& rotation,
                  std::span<const int64_t> positions, Turn turn, int threads) {
   const std::vector<int64_t> ids =
@@ -201,7 +191,7 @@ Turn TurnOf(bool inverse) { return inverse ? Turn::kInverse : Turn::kForward; }
 Tensor Rotate(const Tensor& x, const Rotation& rotation,
               std::span<const int64_t> positions, bool inverse, int threads) {
   CheckRank(x);
-  Tensor out = NewLike(x);
+  Tensor out = Tensor::Empty(x.dtype(), x.shape());
   RunRotation(x, out, rotation, positions, TurnOf(inverse), threads);
   return out;
 }
@@ -217,7 +207,7 @@ void RotateInPlace(Tensor& x, const Rotation& rotation,
 Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
                       std::span<const int64_t> positions, int threads) {
   CheckRank(d_out);
-  Tensor d_x = NewLike(d_out);
+  Tensor d_x = Tensor::Empty(d_out.dtype(), d_out.shape());
   RunRotation(d_out, d_x, rotation, positions, Turn::kTranspose, threads);
   return d_x;
 }
@@ -227,7 +217,7 @@ Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
 Tensor Rotate(const Tensor& x, const RotaryTable& table,
               const RotateOptions& options) {
   CheckRank(x);
-  Tensor out = NewLike(x);
+  Tensor out = Tensor::Empty(x.dtype(), x.shape());
   RunTable(x, out, table, options, TurnOf(options.inverse));
   return out;
 }
@@ -243,7 +233,7 @@ Tensor RotateBackward(const Tensor& d_out, const RotaryTable& table,
                       const RotateOptions& options) {
   CheckRank(d_out);
   if (options.inverse) Fail("RotateBackward is of Rotate, not of its inverse");
-  Tensor d_x = NewLike(d_out);
+  Tensor d_x = Tensor::Empty(d_out.dtype(), d_out.shape());
   RunTable(d_out, d_x, table, options, Turn::kTranspose);
   return d_x;
 }
@@ -267,7 +257,7 @@ Tensor RotateWith(const Tensor& x, const Tensor& cos, const Tensor& sin,
       .layout = layout, .first_channel = 0, .pairs = rotary_dim / 2};
   const TableSource source(cos, sin, place.pairs, layout);
   for (int64_t id : ids) source.CheckTwins(id);
-  Tensor out = NewLike(x);
+  Tensor out = Tensor::Empty(x.dtype(), x.shape());
   Run(x, out, place, source, ids, TurnOf(options.inverse), options.threads);
   return out;
 }

@@ -19,8 +19,8 @@ RotaryTable::RotaryTable(const Rotation& rotation,
       positions);
   const int64_t count = static_cast<int64_t>(positions.size());
   const int64_t pairs = rotation.NumPairs();
-  cos_ = Tensor::Zeros(DType::kF32, {count, pairs});
-  sin_ = Tensor::Zeros(DType::kF32, {count, pairs});
+  cos_ = Tensor::Empty(DType::kF32, {count, pairs});
+  sin_ = Tensor::Empty(DType::kF32, {count, pairs});
   float* cos = cos_.MutableData<float>();
   float* sin = sin_.MutableData<float>();
   const int workers = NumThreads(threads);
@@ -57,8 +57,8 @@ RotaryTable::RotaryTable(const Tensor& cos, const Tensor& sin,
   const int64_t count = cos.size(0), pairs = rotary_dim / 2;
   const kernels::TableSource source(cos, sin, pairs, layout);
   for (int64_t row = 0; row < count; ++row) source.CheckTwins(row);
-  cos_ = Tensor::Zeros(DType::kF32, {count, pairs});
-  sin_ = Tensor::Zeros(DType::kF32, {count, pairs});
+  cos_ = Tensor::Empty(DType::kF32, {count, pairs});
+  sin_ = Tensor::Empty(DType::kF32, {count, pairs});
   std::vector<int64_t> ids(static_cast<size_t>(count));
   std::iota(ids.begin(), ids.end(), 0);
   source.Floats(ids, cos_.MutableData<float>(), sin_.MutableData<float>());

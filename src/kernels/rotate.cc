@@ -22,6 +22,7 @@ namespace HWY_NAMESPACE {
 
 using kernels::RotateBlock;
 using kernels::RotateCall;
+using kernels::RotateTables;
 
 // cos and sin [rows, pairs] as SwapSpan reads them: [rows, 2 * pairs] each.
 void MakeSwapTables(const float* cos, const float* sin, int64_t count,
@@ -59,18 +60,26 @@ HWY_INLINE void CopyChannels(const T* x, int64_t x_step, int64_t begin,
 constexpr int64_t kRowsAhead = 8;
 constexpr int64_t kLine = 64;
 
+template <typename T>
+HWY_INLINE void PrefetchRow(const T* row, int64_t count) {
+  const char* from = reinterpret_cast<const char*>(row);
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(from + at);
+}
+
 // The tokens of a block in every head. Tables are those of the layout: [rows,
-// pairs], or as SwapSpan reads them.
+// pairs], or as SwapSpan reads them. The rows [rows, pairs] of the block after
+// it, if any, are asked for on the way.
 template <DType kType, PairLayout kLayout>
 void RotateTokens(const RotateCall& call, const RotateBlock& block,
-                  const float* cos, const float* sin) {
+                  const float* cos, const float* sin,
+                  const RotateTables& after) {
   using T = std::conditional_t<kType == DType::kF32, float, uint16_t>;
   const int64_t pairs = call.pairs, count = 2 * pairs;
   const int64_t first = call.first_channel, dim = call.dim;
   const int64_t tokens = block.end - block.begin;
   const int64_t x_step = call.from_stride[3], y_step = call.to_stride[3];
   const bool dense = x_step == 1 && y_step == 1;
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
   std::vector<T> packed(dense ? 0 : static_cast<size_t>(count));
   // Memory is walked in its own order: tokens inside heads, or the reverse.
   const bool heads_inside =
@@ -103,8 +112,12 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
         const int64_t ahead = n + rows_ahead < inner
                                   ? rows_ahead * x_in
                                   : x_out + (rows_ahead - inner) * x_in;
-        const char* next = reinterpret_cast<const char*>(x + first + ahead);
-        for (int64_t l = 0; l < bytes; l += kLine) hwy::Prefetch(next + l);
+        PrefetchRow(x + first + ahead, count);
+        if (after.cos != nullptr && (heads_inside ? n : o) == 0) {
+          const int64_t token = heads_inside ? o : n;
+          PrefetchRow(after.cos + token * pairs, pairs);
+          PrefetchRow(after.sin + token * pairs, pairs);
+        }
         if (x != y) {
           CopyChannels(x, x_step, 0, first, y, y_step);
           CopyChannels(x, x_step, first + count, dim, y, y_step);
@@ -127,27 +140,32 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
 
 template <DType kType>
 void RotateTyped(const RotateCall& call, const RotateBlock& block,
-                 const float* cos, const float* sin, float* scratch) {
+                 const RotateTables& tables, const RotateTables& after,
+                 float* scratch) {
   if (call.layout == PairLayout::kHalves) {
-    RotateTokens<kType, PairLayout::kHalves>(call, block, cos, sin);
+    RotateTokens<kType, PairLayout::kHalves>(call, block, tables.cos,
+                                             tables.sin, after);
   } else {
     const int64_t count = (block.end - block.begin) * call.pairs;
-    MakeSwapTables(cos, sin, count, scratch, scratch + 2 * count);
-    RotateTokens<kType, PairLayout::kInterleaved>(call, block, scratch,
-                                                  scratch + 2 * count);
+    float* cos2 = scratch;
+    float* sin2 = scratch + 2 * count;
+    MakeSwapTables(tables.cos, tables.sin, count, cos2, sin2);
+    RotateTokens<kType, PairLayout::kInterleaved>(call, block, cos2, sin2,
+                                                  after);
   }
 }
 
-// By cos and sin [tokens, pairs], with scratch for four times as many floats.
+// By tables [tokens, pairs], with scratch for four times as many floats.
 void RotateAny(const RotateCall& call, const RotateBlock& block,
-               const float* cos, const float* sin, float* scratch) {
+               const RotateTables& tables, const RotateTables& after,
+               float* scratch) {
   switch (call.dtype) {
     case DType::kBF16:
-      return RotateTyped<DType::kBF16>(call, block, cos, sin, scratch);
+      return RotateTyped<DType::kBF16>(call, block, tables, after, scratch);
     case DType::kF16:
-      return RotateTyped<DType::kF16>(call, block, cos, sin, scratch);
+      return RotateTyped<DType::kF16>(call, block, tables, after, scratch);
     default:
-      return RotateTyped<DType::kF32>(call, block, cos, sin, scratch);
+      return RotateTyped<DType::kF32>(call, block, tables, after, scratch);
   }
 }
 
@@ -175,19 +193,51 @@ void Apply(Turn turn, int64_t count, T* cos, T* sin) {
   }
 }
 
+// cos and sin of the tokens that pass all heads together: 8 KiB, and twice that
+// for interleaved pairs. They stay in the first level of cache while every head
+// streams past them, and a head's part, 8 KiB or more, is long enough to
+// stream.
+constexpr int64_t kStreamFloats = 2048;
+
+// One buffer for several arrays, each on a line of its own.
+constexpr int64_t RoundToLine(int64_t floats) {
+  constexpr int64_t kLineFloats = 16;
+  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
 void RotateFloats(const RotateCall& call, const CosSinSource& source,
                   std::span<const int64_t> ids, Turn turn,
                   const RotateBlock& block) {
-  // cos, sin and scratch, each on a line of its own.
-  constexpr int64_t kLineFloats = 16;
-  const int64_t count = static_cast<int64_t>(ids.size()) * call.pairs;
-  const int64_t room = (count + kLineFloats - 1) / kLineFloats * kLineFloats;
-  FloatBuffer buffer(6 * room);
-  float* cos = buffer.data();
-  float* sin = cos + room;
-  source.Floats(ids, cos, sin);
-  Apply(turn, count, cos, sin);
-  HWY_DYNAMIC_DISPATCH(RotateAny)(call, block, cos, sin, sin + room);
+  const int64_t pairs = call.pairs;
+  const int64_t count = static_cast<int64_t>(ids.size()) * pairs;
+  const int64_t step = std::clamp<int64_t>(
+      kStreamFloats / std::max<int64_t>(2 * pairs, 1), 1, block.end);
+  const int64_t room = RoundToLine(count);
+  RotateTables tables;
+  const bool direct =
+      turn == Turn::kForward && source.Direct(ids, &tables.cos, &tables.sin);
+  const int64_t filled = direct ? 0 : 2 * room;
+  FloatBuffer buffer(filled + 4 * step * pairs);
+  if (!direct) {
+    float* cos = buffer.data();
+    float* sin = cos + room;
+    source.Floats(ids, cos, sin);
+    Apply(turn, count, cos, sin);
+    tables = {.cos = cos, .sin = sin};
+  }
+  RotateBlock part = block;
+  while (part.begin < block.end) {
+    part.end = std::min(part.begin + step, block.end);
+    // The last part of a block asks too, for what the next task reads first;
+    // past the end of a table that does nothing.
+    const int64_t size = (part.end - part.begin) * pairs;
+    RotateTables after;
+    if (direct) after = {.cos = tables.cos + size, .sin = tables.sin + size};
+    HWY_DYNAMIC_DISPATCH(RotateAny)
+    (call, part, tables, after, buffer.data() + filled);
+    tables = {.cos = tables.cos + size, .sin = tables.sin + size};
+    part.begin = part.end;
+  }
 }
 
 void RotateDoubles(const RotateCall& call, const CosSinSource& source,
@@ -227,10 +277,9 @@ void RotateDoubles(const RotateCall& call, const CosSinSource& source,
   }
 }
 
-// cos and sin of a block: 8 KiB, and twice that for interleaved pairs. They
-// stay in the first level of cache while every head streams past them, and a
-// head's part of the block, 8 KiB or more, is long enough to stream.
-constexpr int64_t kBlockFloats = 2048;
+// Tokens of a task at most: as many as share one evaluation of angles, see
+// cos_sin.h.
+constexpr int64_t kTaskTokens = 64;
 // Waking a thread takes about as long as rotating this many numbers.
 constexpr int64_t kFewNumbers = int64_t{64} << 10;
 
@@ -248,9 +297,8 @@ void RunRotate(const RotateCall& call, const CosSinSource& source,
   // Several blocks a thread, so that they end together.
   const int64_t even =
       (call.length * sequences + 4 * threads - 1) / (int64_t{4} * threads);
-  const int64_t step = std::clamp<int64_t>(
-      std::min(even, kBlockFloats / std::max<int64_t>(2 * call.pairs, 1)), 1,
-      call.length);
+  const int64_t step =
+      std::clamp<int64_t>(std::min(even, kTaskTokens), 1, call.length);
   const int64_t blocks = (call.length + step - 1) / step;
   ParallelFor(sequences * blocks, threads, [&](int64_t task) {
     RotateBlock block;

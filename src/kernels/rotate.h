@@ -30,6 +30,12 @@ struct RotateBlock {
   int64_t begin = 0, end = 0;
 };
 
+// Rows of cosines and sines, [tokens, pairs] each; none: nullptr.
+struct RotateTables {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+};
+
 // Where cosines and sines come from, by the id of a token: a position, or a row
 // of a table. Called from many threads at once.
 class CosSinSource {
@@ -38,6 +44,11 @@ class CosSinSource {
   // [ids, pairs] each.
   virtual void Floats(std::span<const int64_t> ids, float* cos,
                       float* sin) const = 0;
+  // The same rows where they lie one after another in memory, else false.
+  virtual bool Direct(std::span<const int64_t> /*ids*/, const float** /*cos*/,
+                      const float** /*sin*/) const {
+    return false;
+  }
   // [pairs] each.
   virtual void Doubles(int64_t id, double* cos, double* sin) const = 0;
 };

@@ -8,7 +8,7 @@
 #define LOCUS_SRC_KERNELS_SCORE_INL_H_
 #endif
 
-#include "kernels/key_table-inl.h"
+#include "kernels/pair_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -59,6 +59,9 @@ class Scorer {
   // The key table must be of the block's head, if there is one.
   bool needs_key_table() const { return use_key_table_; }
   void SetKeyTable(const KeyTable* table) { key_table_ = table; }
+  // Rows of the queries that are prepared next, instead of both tables;
+  // nullptr: none.
+  void SetPairRows(const PairRows* rows) { pairs_ = rows; }
 
   // Packs `count` queries from `first` on into `memory` [BlockFloats].
   void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
@@ -167,6 +170,9 @@ class Scorer {
   ByRel AddedRows(const Block& block, Interval keys);
   ByRel Band(const Block& block, int64_t first_rel, int64_t last_rel);
 
+  void MultiplyPairs(const Block& block, int64_t p, int64_t n,
+                     const float* panel, const Store& store, float* max) const;
+
   // Add to the scores s, indexed by key, of row r.
   void AddScattered(const Block& block, int64_t r, Interval keys, float* s);
   void AddKeyTable(const Block& block, int64_t r, Interval keys,
@@ -181,6 +187,7 @@ class Scorer {
   const BiasProfile* profile_ = nullptr;
   const BiasTable* table_ = nullptr;
   const KeyTable* key_table_ = nullptr;
+  const PairRows* pairs_ = nullptr;
   bool use_key_table_ = false;
   bool by_rel_ = false;     // the bias is a row by rel
   bool late_bias_ = false;  // the bias is added after the product
@@ -242,7 +249,7 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
       }
     }
   }
-  if (q_stride_ > 0) {
+  if (q_stride_ > 0 && pairs_ == nullptr) {
     // q.Tq[rel] for every rel of the table, once a query.
     const PackedTable& table = *packed_.q_table;
     for (int64_t p = 0; p < table.cols; p += kColsI) {
@@ -321,6 +328,44 @@ inline Scorer::ByRel Scorer::Band(const Block& block, int64_t first_rel,
           .width = to - from};
 }
 
+// The panel of keys from p on, at positions from n on, with rows of pairs.
+inline void Scorer::MultiplyPairs(const Block& block, int64_t p, int64_t n,
+                                  const float* panel, const Store& store,
+                                  float* max) const {
+  const size_t depth = static_cast<size_t>(packed_.depth);
+  const auto multiply = [&](const auto& end) {
+    Product(block.dot, kRows, 1, panel, kCols, depth, end);
+  };
+  const float* rows[kRows];
+  bool inside = true;
+  for (int64_t r = 0; r < kRowsI; ++r) {
+    // Rows that are padding repeat the last query.
+    const int64_t query = std::min(r, block.count - 1);
+    rows[r] = pairs_->Row(block.first + query, n - block.position[query]);
+    inside &= rows[r] != nullptr;
+  }
+  if (inside) {
+    if (max != nullptr) {
+      multiply(AddRows<StoreMax>{rows, {store.c, store.ldc, max}});
+    } else {
+      multiply(AddRows<Store>{rows, store});
+    }
+    return;
+  }
+  const int64_t rel = n - block.position[0];
+  const VF scale = hn::Set(kDF, pairs_->scale());
+  const float* keys = pairs_->FarKeys(rel, p);
+  const VF key0 = hn::Mul(scale, hn::LoadU(kDF, keys));
+  const VF key1 = hn::Mul(scale, hn::LoadU(kDF, keys + kLanes));
+  const float* queries = pairs_->FarQueries(rel, block.first);
+  if (max != nullptr) {
+    multiply(
+        AddOuter<StoreMax>{key0, key1, queries, {store.c, store.ldc, max}});
+  } else {
+    multiply(AddOuter<Store>{key0, key1, queries, store});
+  }
+}
+
 inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
                            int64_t hi, float* s, int64_t lds, float* row_max) {
   const float* panels = packed_.Keys(block.b, block.h);
@@ -334,21 +379,25 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
   // while they are in registers, unless something is added later.
   const Interval whole{AlignUp(std::max(block.all.begin, lo), kColsI),
                        AlignDown(std::min(block.all.end, hi), kColsI)};
-  const bool max_early = row_max != nullptr && !late_ &&
+  const bool late = pairs_ != nullptr ? call_.softcap > 0.0F : late_;
+  const bool max_early = row_max != nullptr && !late &&
                          (one_run || (!packed_.q_table && !by_rel_));
   HWY_ALIGN float max[kRows * kLanes];
   std::fill_n(max, kRows * kLanes, kMinusInf);
-  const ByRel added = one_run ? AddedRows(block, seen) : ByRel{};
+  const ByRel added =
+      one_run && pairs_ == nullptr ? AddedRows(block, seen) : ByRel{};
   const float* rows[kRows];
   for (int64_t p = lo; p < hi; p += kColsI) {
     const float* panel = panels + p * packed_.depth;
     const Store store{s + (p - tile), static_cast<size_t>(lds)};
     const StoreMax store_max{store.c, store.ldc, max};
     const bool with_max = max_early && p >= whole.begin && p < whole.end;
-    if (added.rows != nullptr) {
-      // The position of the panel's first key, also where that is not seen.
-      const int64_t n =
-          t.position[static_cast<size_t>(seen.begin)] + (p - seen.begin);
+    // The position of the panel's first key, also where that is not seen.
+    const int64_t n =
+        t.position[static_cast<size_t>(seen.begin)] + (p - seen.begin);
+    if (pairs_ != nullptr) {
+      MultiplyPairs(block, p, n, panel, store, with_max ? max : nullptr);
+    } else if (added.rows != nullptr) {
       for (int64_t r = 0; r < kRowsI; ++r) {
         rows[r] = added.rows + r * added.stride +
                   RelStart(n - block.position[r], added.first, added.width);
@@ -378,7 +427,7 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
       row[j] = kMinusInf;
     }
     if (!one_run) AddScattered(block, r, keys, row);
-    if (use_key_table_) AddKeyTable(block, r, keys, row);
+    if (use_key_table_ && pairs_ == nullptr) AddKeyTable(block, r, keys, row);
     if (late_bias_ && one_run) AddBias(block, r, keys, row);
     if (call_.softcap > 0.0F) Cap(row, keys.begin, keys.end);
     if (row_max == nullptr) continue;

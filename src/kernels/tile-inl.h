@@ -83,6 +83,17 @@ struct AddRows {
   const float* const* row;
   End end;
 };
+// Adds x[r] + (y0, y1).
+template <typename End>
+struct AddOuter {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    const VF own = hn::Set(kDF, x[r]);
+    end(r, hn::Add(x0, hn::Add(own, y0)), hn::Add(x1, hn::Add(own, y1)));
+  }
+  VF y0, y1;
+  const float* x;
+  End end;
+};
 // Adds the same row[0..kCols) to all.
 template <typename End>
 struct AddRow {
@@ -138,8 +149,8 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
   HWY_ALIGN float quads[4 * kLanes];
   const hn::CappedTag<float, 4> quad;
   constexpr size_t kQuad = HWY_MIN(kLanes, 4);
-  size_t d = 0;
-  for (; d + kLanes <= depth; d += kLanes) {
+  const size_t whole = depth / kLanes * kLanes;
+  for (size_t d = 0; d < whole; d += kLanes) {
     hn::StoreInterleaved4(hn::LoadU(kDF, row0 + d), hn::LoadU(kDF, row1 + d),
                           hn::LoadU(kDF, row2 + d), hn::LoadU(kDF, row3 + d),
                           kDF, quads);
@@ -150,7 +161,7 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
       }
     }
   }
-  for (; d < depth; ++d) {
+  for (size_t d = whole; d < depth; ++d) {
     to[d * stride] = row0[d];
     to[d * stride + 1] = row1[d];
     to[d * stride + 2] = row2[d];

@@ -31,23 +31,37 @@ class Named(unittest.TestCase):
         names = out.split()
         self.assertEqual(len(names), len(set(names)))
         for name in ("AttnFwd/alibi/f32/causal/L:2048/D:64/H:8",
-                     "AttnBwd/transformer-xl/bf16/full/L:8192/D:128/H:16"):
+                     "AttnBwd/transformer-xl/bf16/full/L:8192/D:128/H:16",
+                     "Decode/rope/bf16/L:8192/D:128/H:32/K:8",
+                     "Rotate/halves/f32/L:4096/D:128/H:32/K:8"):
             self.assertIn(name, names)
         for name in names:
-            self.assertRegex(name, r"^Attn(Fwd|Bwd)/[a-z0-9-]+/(f32|bf16|f16)/(full|causal)/"
-                                   r"L:\d+/D:\d+/H:\d+$")
+            self.assertRegex(name, r"^(Attn(Fwd|Bwd)/[a-z0-9-]+/(f32|bf16|f16)/(full|causal)|"
+                                   r"(Decode|Rotate)/[a-z0-9-]+/(f32|bf16|f16))/"
+                                   r"L:\d+/D:\d+/H:\d+(/K:\d+)?$")
         # Encodings of the input are plain for attention.
         self.assertFalse([name for name in names if "sinusoidal" in name])
 
-    def test_rows_carry_limits_and_errors(self):
+    def measure(self, pattern):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")
             code, _, _ = run("--threads=1", "--benchmark_min_time=0.001",
-                             "--benchmark_filter=/(none|shaw)/f32/causal/L:128/",
-                             f"--benchmark_out={path}", "--benchmark_out_format=json")
+                             f"--benchmark_filter={pattern}", f"--benchmark_out={path}",
+                             "--benchmark_out_format=json")
             self.assertEqual(code, 0)
             with open(path, encoding="utf-8") as file:
-                data = json.load(file)
+                return json.load(file)
+
+    def check(self, rows, counters):
+        for row in rows:
+            self.assertNotIn("error_occurred", row)
+            for counter in (*counters, "error"):
+                self.assertGreater(row[counter], 0, row["name"])
+            # A sum of 128 terms in float32.
+            self.assertLess(row["error"], 20 * EPSILON, row["name"])
+
+    def test_attention_carries_limits_and_errors(self):
+        data = self.measure("^Attn.*/(none|shaw)/f32/causal/L:128/")
         context = data["context"]
         self.assertEqual(context["locus_threads"], "1")
         for limit in ("fma_gflops", "read_gb_per_s", "copy_gb_per_s", "update_gb_per_s"):
@@ -55,11 +69,15 @@ class Named(unittest.TestCase):
         self.assertEqual([row["name"] for row in data["benchmarks"]], [
             f"{what}/{name}/f32/causal/L:128/D:64/H:8"
             for what in ("AttnFwd", "AttnBwd") for name in ("none", "shaw")])
-        for row in data["benchmarks"]:
-            for counter in ("GFLOP/s", "of_fma_peak", "of_plain", "error"):
-                self.assertGreater(row[counter], 0, row["name"])
-            # A sum of 128 terms in float32.
-            self.assertLess(row["error"], 20 * EPSILON, row["name"])
+        self.check(data["benchmarks"], ("GFLOP/s", "of_fma_peak", "of_plain"))
+
+    def test_streams_carry_limits_and_errors(self):
+        data = self.measure("^(Decode/(none|rope)|Rotate/.*)/f32/L:128/")["benchmarks"]
+        self.assertEqual([row["name"] for row in data], [
+            f"{what}/f32/L:128/D:128/H:32/K:8"
+            for what in ("Decode/none", "Decode/rope", "Rotate/interleaved", "Rotate/halves")])
+        self.check(data[:2], ("bytes/s", "of_read_bandwidth", "of_plain"))
+        self.check(data[2:], ("bytes/s", "of_update_bandwidth"))
 
     def test_refusals(self):
         code, _, err = run("--threads=0")

@@ -62,8 +62,12 @@ TEST(FusedAttentionTest, EveryEncodingEqualsReference) {
         call = AsFloat(call);
         SCOPED_TRACE(::testing::Message() << info.name << ", length " << length
                                           << ", causal " << causal);
-        ExpectForwardEqualsReference(call);
-        ExpectBackwardEqualsReference(call, 5);
+        const auto compare = [&call] {
+          ExpectForwardEqualsReference(call);
+          ExpectBackwardEqualsReference(call, 5);
+        };
+        // The longest spans several tiles of every target.
+        length == 300 && !causal ? OnEveryTarget(compare) : compare();
         if (length == 81) ExpectParamsEqualReference(call, *encoding);
       }
     }
