@@ -119,7 +119,8 @@ class KvCache {
   KvCacheConfig config_;
   Tensor k_, v_;  // [B, Hkv, capacity, D] and [B, Hkv, capacity, Dv]
   std::vector<std::vector<int64_t>> positions_;  // a list a sequence
-  bool alike_ = true;  // every sequence has the same positions
+  bool alike_ = true;     // every sequence has the same positions
+  bool counting_ = true;  // every token's position is its index
   std::optional<Rotation> rotation_;
   bool with_key_table_ = false;  // beside a rotation
 };

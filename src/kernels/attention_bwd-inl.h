@@ -159,7 +159,7 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
       for (int64_t d = 0; d < packed_.depth; ++d) {
         t_.q_rows.data()[i * bp_.depth_stride + d] = block.dot[d * kRowsI + r];
       }
-      for (int64_t d = 0; d < s.head_dim; ++d) {
+      for (int64_t d = 0; packed_.q_table && d < s.head_dim; ++d) {
         t_.plain_rows.data()[i * bp_.dim_stride + d] =
             block.plain[d * kRowsI + r];
       }

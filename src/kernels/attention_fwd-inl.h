@@ -82,6 +82,8 @@ inline float SoftmaxRow(float* s, int64_t begin, int64_t end, float max,
 // Scratch of one thread.
 struct ForwardScratch {
   FloatBuffer blocks, scores, out, by_rel;
+  std::vector<Block> block_list;
+  std::vector<RowState> states;
   KeyTable key_table;
   PairRows pairs;
 };
@@ -129,7 +131,6 @@ class ForwardTask {
   int64_t tile_, out_stride_;
   int64_t rel_stride_ = 0;
   PairRows* pairs_ = nullptr;
-  std::vector<RowState> states_;
 };
 
 inline void ForwardTask::Run(int64_t b, int64_t h, int64_t first, int64_t count,
@@ -143,8 +144,9 @@ inline void ForwardTask::Run(int64_t b, int64_t h, int64_t first, int64_t count,
     scratch_.by_rel.Resize(n_blocks * kRowsI * rel_stride_);
     std::fill_n(scratch_.by_rel.data(), n_blocks * kRowsI * rel_stride_, 0.0F);
   }
-  states_.assign(static_cast<size_t>(n_blocks * kRowsI), RowState());
-  std::vector<Block> blocks(static_cast<size_t>(n_blocks));
+  scratch_.states.assign(static_cast<size_t>(n_blocks * kRowsI), RowState());
+  std::vector<Block>& blocks = scratch_.block_list;
+  blocks.resize(static_cast<size_t>(n_blocks));
   if (pairs_ != nullptr) {
     scorer_.SetPairRows(
         pairs_->BeginQueries(first, count, call_.AnySees(b, first, count))
@@ -191,7 +193,7 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
     for (int64_t j = keys.end; j < end; ++j) row[j] = 0.0F;
     keep[r] = 1.0F;
     if (keys.begin == keys.end) continue;
-    RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
+    RowState& state = scratch_.states[static_cast<size_t>(index * kRowsI + r)];
     keep[r] = SoftmaxRow(row, keys.begin, keys.end, max[r], state);
     for (int64_t j = keys.begin; j < block.sees[r].begin; ++j) row[j] = 0.0F;
     for (int64_t j = block.sees[r].end; j < keys.end; ++j) row[j] = 0.0F;
@@ -300,7 +302,8 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
     }
   }
   for (int64_t r = 0; r < block.count; ++r) {
-    const RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
+    const RowState& state =
+        scratch_.states[static_cast<size_t>(index * kRowsI + r)];
     const int64_t source =
         call_.Queries(block.b).source[static_cast<size_t>(block.first + r)];
     const int64_t row = (block.b * s.q_heads + block.h) * s.q_len + source;

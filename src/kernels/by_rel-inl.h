@@ -58,31 +58,39 @@ void WriteColumns(int64_t col, int64_t count, int64_t depth, const Row& row,
   }
 }
 
-// Rotating scratch for the row(n) of WriteColumns.
+// Rotating scratch for the row(n) of WriteColumns. Rows of up to 512 channels
+// need no allocation: for short calls that would be a good part of the time.
 class FourRows {
  public:
-  explicit FourRows(int64_t depth)
-      : depth_(depth), rows_(static_cast<size_t>(4 * depth)) {}
+  explicit FourRows(int64_t depth) : depth_(depth) {
+    if (depth > kFew) many_.resize(static_cast<size_t>(5 * depth), 0.0F);
+  }
   float* Next() {
     at_ = (at_ + 1) % 4;
-    return rows_.data() + at_ * depth_;
+    return (many_.empty() ? few_ : many_.data()) + at_ * depth_;
+  }
+  // A row of zeros.
+  const float* Nothing() const {
+    static constexpr float kZeros[kFew] = {};
+    return many_.empty() ? kZeros : many_.data() + 4 * depth_;
   }
 
  private:
+  static constexpr int64_t kFew = 512;
   int64_t depth_;
   int64_t at_ = 0;
-  std::vector<float> rows_;
+  float few_[4 * kFew];
+  std::vector<float> many_;
 };
 
 // Rows of the tokens of (b, head), unchanged, in panels of `cols` columns.
 inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
                      int64_t head, int64_t cols, float* panels) {
   FourRows scratch(rows.dim());
-  const std::vector<float> nothing(static_cast<size_t>(rows.dim()), 0.0F);
   WriteColumns(
       0, cols, rows.dim(),
       [&](int64_t j) {
-        if (j >= tokens.size()) return nothing.data();
+        if (j >= tokens.size()) return scratch.Nothing();
         const int64_t source = tokens.source[static_cast<size_t>(j)];
         const float* direct = rows.Direct(b, head, source);
         if (direct != nullptr) return direct;

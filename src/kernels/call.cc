@@ -62,21 +62,32 @@ void LoadNarrow(const void* data, int64_t stride, int64_t dim, float* dst,
   for (int64_t d = 0; d < dim; ++d) dst[d] = convert(src[d * stride]);
 }
 
-Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
-                  bool segmented) {
+// Tokens whose positions are their indices.
+Tokens CountTokens(int64_t count) {
   Tokens t;
   t.source.resize(static_cast<size_t>(count));
   std::iota(t.source.begin(), t.source.end(), 0);
+  t.position = t.source;
+  return t;
+}
+
+Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
+                  bool segmented) {
+  Tokens t = CountTokens(count);
+  std::ranges::transform(t.source, t.position.begin(), position);
+  if (segmented) {
+    t.segment.resize(t.source.size());
+    std::ranges::transform(t.source, t.segment.begin(), segment);
+  }
   const auto key = [&](int64_t i) {
     return std::pair(segmented ? segment(i) : 0, position(i));
   };
-  if (!std::ranges::is_sorted(t.source, {}, key)) {
-    std::ranges::stable_sort(t.source, {}, key);
-  }
-  for (int64_t i : t.source) {
-    t.position.push_back(position(i));
-    if (segmented) t.segment.push_back(segment(i));
-  }
+  const bool sorted = segmented ? std::ranges::is_sorted(t.source, {}, key)
+                                : std::ranges::is_sorted(t.position);
+  if (sorted) return t;
+  std::ranges::stable_sort(t.source, {}, key);
+  std::ranges::transform(t.source, t.position.begin(), position);
+  if (segmented) std::ranges::transform(t.source, t.segment.begin(), segment);
   return t;
 }
 
@@ -91,20 +102,22 @@ void FindRuns(Tokens& t, const Terms& terms) {
   const int64_t special = map != nullptr && map->special
                               ? map->special->position
                               : std::numeric_limits<int64_t>::min();
-  for (int64_t i = 0; i < t.size(); ++i) {
-    const size_t at = static_cast<size_t>(i);
-    bool joins = i > 0 && t.position[at] == t.position[at - 1] + 1 &&
-                 t.position[at] != special && t.position[at - 1] != special;
-    if (joins && !t.segment.empty()) joins = t.segment[at] == t.segment[at - 1];
-    if (joins && respaced) {
-      joins =
-          map->Respace(t.position[at]) == map->Respace(t.position[at - 1]) + 1;
-    }
-    if (joins) {
-      ++t.runs.back().count;
-    } else {
-      t.runs.push_back({.first = i, .count = 1});
-    }
+  const std::vector<int64_t>& p = t.position;
+  const bool plain =
+      !respaced && t.segment.empty() && (map == nullptr || !map->special);
+  const auto joins = [&](size_t at) {
+    if (p[at] != p[at - 1] + 1) return false;
+    if (plain) return true;
+    if (p[at] == special || p[at - 1] == special) return false;
+    if (!t.segment.empty() && t.segment[at] != t.segment[at - 1]) return false;
+    return !respaced || map->Respace(p[at]) == map->Respace(p[at - 1]) + 1;
+  };
+  for (size_t first = 0; first < p.size();) {
+    size_t end = first + 1;
+    while (end < p.size() && joins(end)) ++end;
+    t.runs.push_back({.first = static_cast<int64_t>(first),
+                      .count = static_cast<int64_t>(end - first)});
+    first = end;
   }
 }
 
@@ -235,12 +248,16 @@ Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
     const int64_t present = options.key_lengths.empty()
                                 ? sizes.k_len
                                 : options.key_lengths[static_cast<size_t>(b)];
-    keys.push_back(SortTokens(
-        present, [&](int64_t j) { return mask.KPos(b, j); },
-        [&](int64_t j) {
-          return segment_of(options.k_segments, sizes.k_len, b, j);
-        },
-        segmented));
+    if (options.k_positions.empty() && !segmented) {
+      keys.push_back(CountTokens(present));
+    } else {
+      keys.push_back(SortTokens(
+          present, [&](int64_t j) { return mask.KPos(b, j); },
+          [&](int64_t j) {
+            return segment_of(options.k_segments, sizes.k_len, b, j);
+          },
+          segmented));
+    }
     FindRuns(queries.back(), terms);
     FindRuns(keys.back(), terms);
     std::vector<Interval>& seen = sees.emplace_back();

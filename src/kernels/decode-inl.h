@@ -172,8 +172,9 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
     WithType(call.v.dtype(), [&]<typename T>() {
       const RowsOf<T> values{call.v.Head<T>(scorer_.b(), scorer_.kv()),
                              call.v.row_stride(), source};
-      AddRows(values, keys.begin, keys.end, p, kScoreStride, count,
-              plan_.value_pad, out, plan_.value_pad);
+      AddWeighted</*kFetch=*/true>(values, keys.begin, keys.end, p,
+                                   kScoreStride, count, plan_.value_pad, out,
+                                   plan_.value_pad);
     });
     return;
   }
@@ -186,8 +187,9 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
     }
     const RowsOf<float> values{scratch_.values.data(), plan_.value_pad,
                                nullptr};
-    AddRows(values, 0, n, p + (j - keys.begin), kScoreStride, count,
-            plan_.value_pad, out, plan_.value_pad);
+    AddWeighted</*kFetch=*/false>(values, 0, n, p + (j - keys.begin),
+                                  kScoreStride, count, plan_.value_pad, out,
+                                  plan_.value_pad);
   }
 }
 

@@ -134,6 +134,9 @@ struct Plan {
   // the query where nothing rotates.
   bool fold_key_row = false;
   Turn turn = Turn::kNone;
+  // Keys can be turned as they are loaded: every channel rotates, in whole
+  // vectors, and nothing else needs them.
+  bool whole_rotation = false;
 
   FloatBuffer queries;
   std::vector<RotationTable> k_angles;         // kAbsolute
@@ -177,6 +180,12 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
                 (!terms.k_table || fold_key_row);
   direct_values = streams(call.v);
   paired_values = direct_values && call.v.dtype() == DType::kBF16;
+  if (terms.rotate) {
+    const Rotation& r = *terms.rotate;
+    whole_rotation = streams(call.k) && !terms.k_table &&
+                     r.rotary_dim == c.sizes.head_dim &&
+                     r.rotary_dim % kPaired == 0;
+  }
   LoadQueries();
   if (turn == Turn::kRelative) MakeSpanAngles();
   if (terms.extra_dot) {
@@ -253,14 +262,27 @@ inline void Plan::MakeSpanAngles() {
   const Rotation& r = *call.terms.rotate;
   const size_t pairs = static_cast<size_t>(r.NumPairs());
   std::vector<double> cos(pairs), sin(pairs), step_cos(pairs), step_sin(pairs);
+  // Key t = 8 u + w of a span: the angles of 8 u turned by those of w, in
+  // float64, so that 16 evaluations make 64 rows.
+  constexpr int64_t kStep = 8;
+  Rotation unit = r;
+  unit.gain = 1.0;
   key_angles.Resize(kSpanKeys * 2 * r.NumPairs());
+  std::vector<double> near_cos(kStep * pairs), near_sin(kStep * pairs);
+  for (size_t w = 0; w < kStep; ++w) {
+    unit.CosSin(static_cast<int64_t>(w), &near_cos[w * pairs],
+                &near_sin[w * pairs]);
+  }
   for (int64_t t = 0; t < kSpanKeys; ++t) {
-    r.CosSin(t, cos.data(), sin.data());
+    if (t % kStep == 0) r.CosSin(t, step_cos.data(), step_sin.data());
+    const size_t w = static_cast<size_t>(t % kStep) * pairs;
+    for (size_t p = 0; p < pairs; ++p) {
+      cos[p] = step_cos[p] * near_cos[w + p] - step_sin[p] * near_sin[w + p];
+      sin[p] = step_sin[p] * near_cos[w + p] + step_cos[p] * near_sin[w + p];
+    }
     WriteAngles(r, cos.data(), sin.data(), static_cast<double>(-t),
                 key_angles.data() + t * 2 * r.NumPairs());
   }
-  Rotation unit = r;
-  unit.gain = 1.0;
   unit.CosSin(kSpanKeys, step_cos.data(), step_sin.data());
   for (size_t b = 0; b < spans.size(); ++b) {
     const std::vector<Span>& list = spans[b];

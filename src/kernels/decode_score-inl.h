@@ -10,6 +10,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <limits>
+#include <utility>
 
 #include "kernels/decode_plan-inl.h"
 
@@ -48,7 +49,10 @@ inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
   } else {
     WithType(rows.dtype(), [&]<typename T>() {
       const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
+      const int64_t ahead =
+          RowsOf<T>{from, rows.row_stride(), nullptr}.Ahead(dim);
       for (int64_t d = 0; d + kVector < dim; d += kVector) {
+        FetchVectors<1>(from + d + ahead);
         hn::StoreU(LoadFloats(from + d), kDF, to + d);
       }
       // The last vector ends where the row ends.
@@ -121,6 +125,19 @@ class ChunkScorer {
     const auto after = std::ranges::upper_bound(list, j, {}, &Span::first);
     return after - list.begin() - 1;
   }
+  // Cosines and sines that key j of the present span turns by.
+  std::pair<const float*, const float*> KeyAngles(int64_t j) const {
+    const int64_t pairs = call_.terms.rotate->NumPairs();
+    const size_t sequence = plan_.Sequence(b_);
+    if (plan_.turn == Turn::kRelative) {
+      const int64_t first =
+          plan_.spans[sequence][static_cast<size_t>(span_)].first;
+      const float* cos = plan_.key_angles.data() + (j - first) * 2 * pairs;
+      return {cos, cos + pairs};
+    }
+    const RotationTable& table = plan_.k_angles[sequence];
+    return {table.cos.data() + j * pairs, table.sin.data() + j * pairs};
+  }
   void StageKeys(int64_t tile, int64_t begin, int64_t end);
   void TurnQueries(int64_t span);
   void DotKeyTable(int64_t tile, int64_t begin, int64_t end);
@@ -160,9 +177,10 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
                            tokens_.source.data()};
-      DotRows(rows, keys.begin, keys.end, plan_.Queries(b_, kv_), plan_.dim_pad,
-              plan_.rows, plan_.dim_pad, scores + (keys.begin - tile),
-              kScoreStride);
+      DotRows</*kFetch=*/true>(rows, keys.begin, keys.end,
+                               plan_.Queries(b_, kv_), plan_.dim_pad,
+                               plan_.rows, plan_.dim_pad,
+                               scores + (keys.begin - tile), kScoreStride);
     });
     return;
   }
@@ -181,36 +199,43 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
     }
     StageKeys(tile, j, end);
     const RowsOf<float> rows{scratch_.keys.data(), plan_.dim_pad, nullptr};
-    DotRows(rows, 0, end - j, queries, plan_.dim_pad, plan_.rows, plan_.dim_pad,
-            scores + (j - tile), kScoreStride);
+    DotRows</*kFetch=*/false>(rows, 0, end - j, queries, plan_.dim_pad,
+                              plan_.rows, plan_.dim_pad, scores + (j - tile),
+                              kScoreStride);
     j = end;
   }
 }
 
 // Keys [begin, end) as floats, rotated, in scratch.keys.
 inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
+  const bool turns =
+      plan_.turn == Turn::kRelative || plan_.turn == Turn::kAbsolute;
+  if (turns && plan_.whole_rotation) {
+    WithType(call_.k.dtype(), [&]<typename T>() {
+      const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
+                           tokens_.source.data()};
+      const int64_t ahead = rows.Ahead(call_.sizes.head_dim);
+      for (int64_t j = begin; j < end; ++j) {
+        const T* row = rows[j];
+        for (int64_t d = 0; d < call_.sizes.head_dim; d += kPaired) {
+          FetchVectors<2>(row + d + ahead);
+        }
+        const auto [cos, sin] = KeyAngles(j);
+        RotateVectors(*call_.terms.rotate, cos, sin, row,
+                      scratch_.keys.data() + (j - begin) * plan_.dim_pad);
+      }
+    });
+    return;
+  }
   for (int64_t j = begin; j < end; ++j) {
     StageRow(call_.k, b_, kv_, tokens_.source[static_cast<size_t>(j)],
              plan_.dim_pad, scratch_.keys.data() + (j - begin) * plan_.dim_pad);
   }
   if (plan_.k_rows) DotKeyTable(tile, begin, end);
-  if (plan_.turn != Turn::kRelative && plan_.turn != Turn::kAbsolute) return;
-  const Rotation& r = *call_.terms.rotate;
-  const int64_t pairs = r.NumPairs();
+  if (!turns) return;
   for (int64_t j = begin; j < end; ++j) {
-    const float* cos;
-    const float* sin;
-    if (plan_.turn == Turn::kRelative) {
-      const Span& span =
-          plan_.spans[plan_.Sequence(b_)][static_cast<size_t>(span_)];
-      cos = plan_.key_angles.data() + (j - span.first) * 2 * pairs;
-      sin = cos + pairs;
-    } else {
-      const RotationTable& table = plan_.k_angles[plan_.Sequence(b_)];
-      cos = table.cos.data() + j * pairs;
-      sin = table.sin.data() + j * pairs;
-    }
-    RotatePairs(r, cos, sin,
+    const auto [cos, sin] = KeyAngles(j);
+    RotatePairs(*call_.terms.rotate, cos, sin,
                 scratch_.keys.data() + (j - begin) * plan_.dim_pad);
   }
 }

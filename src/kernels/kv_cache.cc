@@ -34,7 +34,6 @@ std::string TableName(uint64_t id) {
 using kernels::RotationTable;
 using kernels::RowOf;
 using kernels::Rows;
-using kernels::TableBetween;
 
 KvCache::KvCache(const KvCacheConfig& config) : config_(config) {
   KvCacheConfig& c = config_;
@@ -217,36 +216,38 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   if (size() == 0) {
     rotation_ = terms.rotate;
     with_key_table_ = terms.rotate && terms.k_table;
-    alike_ = true;
+    alike_ = counting_ = true;
   }
   const std::optional<Rotation> turn = Stored();
+  const int threads = kernels::ThreadsForElements(
+      k.NumElements() + v.NumElements(), options.threads);
   std::vector<RotationTable> tables;
   for (size_t b = 0; turn && b < added.size(); ++b) {
-    tables.push_back(TableBetween(nullptr, &*turn, added[b]));
+    kernels::Tokens tokens;
+    tokens.position = added[b];
+    tables.emplace_back(*turn, tokens, /*sign=*/0.0, /*origin=*/0, threads);
   }
   const Rows k_rows(k), v_rows(v);
-  ParallelFor(
-      c.batch * c.kv_heads,
-      kernels::ThreadsForElements(k.NumElements() + v.NumElements(),
-                                  options.threads),
-      [&](int64_t task) {
-        const int64_t b = task / c.kv_heads, h = task % c.kv_heads;
-        const size_t at = static_cast<size_t>(b);
-        const int64_t used = static_cast<int64_t>(positions_[at].size());
-        std::vector<float> row(
-            static_cast<size_t>(std::max(c.head_dim, c.value_dim)));
-        for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
-          k_rows.Load(b, h, i, row.data());
-          if (turn) kernels::RotateRow(*turn, tables[at], i, row.data());
-          kernels::StoreFloats(row.data(), c.head_dim, c.dtype,
-                               RowOf(k_, b, h, used + i));
-          v_rows.Load(b, h, i, row.data());
-          kernels::StoreFloats(row.data(), c.value_dim, c.dtype,
-                               RowOf(v_, b, h, used + i));
-        }
-      });
+  ParallelFor(c.batch * c.kv_heads, threads, [&](int64_t task) {
+    const int64_t b = task / c.kv_heads, h = task % c.kv_heads;
+    const size_t at = static_cast<size_t>(b);
+    const int64_t used = static_cast<int64_t>(positions_[at].size());
+    std::vector<float> row(
+        static_cast<size_t>(std::max(c.head_dim, c.value_dim)));
+    for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
+      k_rows.Load(b, h, i, row.data());
+      if (turn) kernels::RotateRow(*turn, tables[at], i, row.data());
+      kernels::StoreFloats(row.data(), c.head_dim, c.dtype,
+                           RowOf(k_, b, h, used + i));
+      v_rows.Load(b, h, i, row.data());
+      kernels::StoreFloats(row.data(), c.value_dim, c.dtype,
+                           RowOf(v_, b, h, used + i));
+    }
+  });
   for (size_t b = 0; b < added.size(); ++b) {
     alike_ = alike_ && added[b] == added[0];
+    int64_t next = static_cast<int64_t>(positions_[b].size());
+    for (int64_t p : added[b]) counting_ = counting_ && p == next++;
     positions_[b].insert(positions_[b].end(), added[b].begin(), added[b].end());
   }
 }

@@ -14,7 +14,6 @@ namespace locus {
 
 using kernels::RotationTable;
 using kernels::RowOf;
-using kernels::TableBetween;
 
 // Rows of one key head (queries times heads of a group) up to which keys are
 // streamed; above, packing them pays.
@@ -58,7 +57,9 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
     }
   }
   if (ragged) call.options.key_lengths = call.lengths;
-  if (alike_) {
+  if (counting_) {
+    // 0, 1, 2, ...: what a call takes them for by itself.
+  } else if (alike_) {
     call.options.k_positions = positions_[0];
   } else {
     for (const std::vector<int64_t>& list : positions_) {
@@ -128,7 +129,8 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
     Tensor turned = Tensor::Zeros(DType::kF32, q.shape());
     std::vector<RotationTable> tables;
     for (const kernels::Tokens& t : call.queries) {
-      tables.push_back(TableBetween(nullptr, &*terms.rotate, t.position));
+      tables.emplace_back(*terms.rotate, t, /*sign=*/0.0, /*origin=*/0,
+                          threads);
     }
     for (int64_t b = 0; b < s.batch; ++b) {
       const RotationTable& table = tables[call.shared ? 0 : size_t(b)];

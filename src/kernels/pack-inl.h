@@ -79,7 +79,8 @@ struct Packed {
     LoadKey(b, h, j, scratch);
     return scratch;
   }
-  // Query i likewise, times scale * log2(e): [depth] rotated, and [D] plain.
+  // Query i likewise, times scale * log2(e): [depth] rotated, and [D] plain
+  // unless that is nullptr.
   void LoadQuery(int64_t b, int64_t h, int64_t i, float* dot,
                  float* plain) const;
   // Appends row r of an extra table to the head_dim channels of a row.
@@ -138,11 +139,13 @@ inline void Packed::LoadQuery(int64_t b, int64_t h, int64_t i, float* dot_row,
   const size_t at = static_cast<size_t>(i);
   const int64_t dim = call.sizes.head_dim;
   const float scale = ScaleOf(tokens.position[at]);
-  call.q.Load(b, h, tokens.source[at], plain);
-  std::copy_n(plain, dim, dot_row);
+  call.q.Load(b, h, tokens.source[at], dot_row);
+  if (plain != nullptr) {
+    for (int64_t d = 0; d < dim; ++d) plain[d] = scale * dot_row[d];
+  }
   if (fold_key_row) {
-    std::vector<float> scratch(static_cast<size_t>(dim));
-    const float* u = TableRow(call.terms.k_table->rows, h, 0, scratch.data());
+    FourRows scratch(dim);
+    const float* u = TableRow(call.terms.k_table->rows, h, 0, scratch.Next());
     for (int64_t d = 0; d < dim; ++d) dot_row[d] += u[d];
   }
   if (call.terms.rotate) {
@@ -152,7 +155,6 @@ inline void Packed::LoadQuery(int64_t b, int64_t h, int64_t i, float* dot_row,
     const ExtraDot& dot = *call.terms.extra_dot;
     LoadExtra(dot.q_rows, h, tokens.position[at] - dot.first_position, dot_row);
   }
-  for (int64_t d = 0; d < dim; ++d) plain[d] *= scale;
   for (int64_t d = 0; d < depth; ++d) dot_row[d] *= scale;
 }
 
@@ -249,13 +251,13 @@ inline void Packed::PackKeys() {
     const int64_t end =
         std::min(cols, begin + kPanelsPerTask * static_cast<int64_t>(kCols));
     FourRows scratch(depth);
-    const std::vector<float> nothing(static_cast<size_t>(depth), 0.0F);
     const int64_t present = call.Keys(b).size();
     WriteColumns(
         begin, end - begin, depth,
         [&, b = b, h = h](int64_t n) {
           const int64_t j = begin + n;
-          return j < present ? KeyRow(b, h, j, scratch.Next()) : nothing.data();
+          return j < present ? KeyRow(b, h, j, scratch.Next())
+                             : scratch.Nothing();
         },
         to);
   });
@@ -277,13 +279,15 @@ inline void Packed::PackValues() {
     const int64_t end = std::min(begin + kKeysPerTask, call.Keys(b).size());
     constexpr int64_t kWide = static_cast<int64_t>(kCols);
     float* to = values.data() + unit * s.k_len * value_cols;
-    std::vector<float> padded(static_cast<size_t>(value_cols), 0.0F);
+    // Only for rows that must be converted or padded.
+    std::vector<float> padded;
     VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
     for (int64_t j = begin; j < end; ++j) {
       const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
       const float* row =
           value_cols == s.value_dim ? call.v.Direct(b, kv, source) : nullptr;
       if (row == nullptr) {
+        padded.resize(static_cast<size_t>(value_cols), 0.0F);
         call.v.Load(b, kv, source, padded.data());
         row = padded.data();
       }

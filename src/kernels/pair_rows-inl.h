@@ -118,11 +118,10 @@ inline void PairRows::MultiplyQueries(int64_t count) {
   const int64_t dim = call.sizes.head_dim;
   panels_.Resize(kQueries * dim);
   FourRows scratch(dim);
-  const std::vector<float> nothing(static_cast<size_t>(dim), 0.0F);
   WriteColumns(
       0, kQueries, dim,
       [&](int64_t i) -> const float* {
-        if (i >= count) return nothing.data();
+        if (i >= count) return scratch.Nothing();
         float* row = scratch.Next();
         const Tokens& tokens = call.Queries(b_);
         call.q.Load(b_, h_, tokens.source[static_cast<size_t>(first_ + i)],

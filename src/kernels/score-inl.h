@@ -24,7 +24,7 @@ struct Block {
   Interval any;            // the union of what the rows see
   Interval all;            // what all of them see
   float* dot = nullptr;    // [depth][kRows], scaled, rotated, extended
-  float* plain = nullptr;  // [D][kRows], scaled
+  float* plain = nullptr;  // [D][kRows], scaled; for a query table
   float* q_row = nullptr;  // q.Tq by rel, padded: [kRows][q_stride]
 };
 
@@ -209,12 +209,14 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
   block.any = {std::numeric_limits<int64_t>::max(), 0};
   block.all = {0, std::numeric_limits<int64_t>::max()};
   // Rows are loaded four at a time and written as columns.
-  std::vector<float> rows(static_cast<size_t>(4 * (packed_.depth + dim)), 0.0F);
+  FourRows dot_rows(packed_.depth), plain_rows(dim);
+  // Only a query table reads plain queries.
+  const bool with_plain = packed_.q_table != nullptr;
   float* dot[4];
   float* plain[4];
   for (int64_t n = 0; n < 4; ++n) {
-    dot[n] = rows.data() + n * packed_.depth;
-    plain[n] = rows.data() + 4 * packed_.depth + n * dim;
+    dot[n] = dot_rows.Next();
+    plain[n] = with_plain ? plain_rows.Next() : nullptr;
   }
   for (int64_t r = 0; r < kRowsI; ++r) {
     const int64_t n = r % 4;
@@ -231,20 +233,22 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
       block.all.end = std::min(block.all.end, block.sees[r].end);
     } else {
       std::fill_n(dot[n], packed_.depth, 0.0F);
-      std::fill_n(plain[n], dim, 0.0F);
+      if (with_plain) std::fill_n(plain[n], dim, 0.0F);
       block.sees[r] = {0, 0};
       block.position[r] = block.position[0];
     }
     if (n == 3) {
       Transpose4(dot[0], dot[1], dot[2], dot[3],
                  static_cast<size_t>(packed_.depth), block.dot + r - 3, kRows);
-      Transpose4(plain[0], plain[1], plain[2], plain[3],
-                 static_cast<size_t>(dim), block.plain + r - 3, kRows);
+      if (with_plain) {
+        Transpose4(plain[0], plain[1], plain[2], plain[3],
+                   static_cast<size_t>(dim), block.plain + r - 3, kRows);
+      }
     } else if (r >= kRowsI / 4 * 4) {
       for (int64_t d = 0; d < packed_.depth; ++d) {
         block.dot[d * kRowsI + r] = dot[n][d];
       }
-      for (int64_t d = 0; d < dim; ++d) {
+      for (int64_t d = 0; with_plain && d < dim; ++d) {
         block.plain[d * kRowsI + r] = plain[n][d];
       }
     }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/narrow-inl.h"
 #include "kernels/tile-inl.h"
 #include "locus/terms.h"
 
@@ -29,10 +30,10 @@ constexpr int64_t WholeVectors(int64_t n) {
 // One vector of floats from any storage type.
 HWY_INLINE VF LoadFloats(const float* p) { return hn::LoadU(kDF, p); }
 HWY_INLINE VF LoadFloats(const hwy::bfloat16_t* p) {
-  return hn::PromoteTo(kDF, hn::LoadU(hn::Rebind<hwy::bfloat16_t, DF>(), p));
+  return Widen<DType::kBF16>(kDF, reinterpret_cast<const uint16_t*>(p));
 }
 HWY_INLINE VF LoadFloats(const hwy::float16_t* p) {
-  return hn::PromoteTo(kDF, hn::LoadU(hn::Rebind<hwy::float16_t, DF>(), p));
+  return Widen<DType::kF16>(kDF, reinterpret_cast<const uint16_t*>(p));
 }
 
 // Two vectors at a time, the order of which is the storage type's own: bf16
@@ -73,6 +74,17 @@ inline void FromParts(int64_t dim, float* x) {
   }
 }
 
+// Asks for the line of p, to lie in L2 by the time it is read. The hardware's
+// own streams lose track where rows are read side by side; without this a core
+// waits for memory half of the time.
+HWY_INLINE void Fetch(const void* p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(p, /*rw=*/0, /*locality=*/2);
+#else
+  (void)p;
+#endif
+}
+
 // Rows of one head, `stride` elements apart; row j of the sorted order lies at
 // source[j], or at j itself without `source`.
 template <typename T>
@@ -80,10 +92,27 @@ struct RowsOf {
   const T* operator[](int64_t j) const {
     return base + (source == nullptr ? j : source[j]) * stride;
   }
+  // Elements from a row to one about 8 KiB of rows later: the latency of memory
+  // under load, some 300 ns, times one core's bandwidth. More changes little.
+  int64_t Ahead(int64_t dim) const {
+    const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
+    return std::max<int64_t>(1, 8192 / bytes) * stride;
+  }
+
   const T* base;
   int64_t stride;
   const int64_t* source;
 };
+
+// Asks for kVectors vectors at p.
+template <size_t kVectors, typename T>
+HWY_INLINE void FetchVectors(const T* p) {
+  constexpr size_t kBytes = kVectors * kLanes * sizeof(T);
+#pragma GCC unroll 4
+  for (size_t n = 0; n < kBytes; n += 64) {
+    Fetch(reinterpret_cast<const char*>(p) + n);
+  }
+}
 
 // Rows of queries that share a loaded key, and columns of values: 4 x 4
 // accumulators, four loaded vectors and broadcasts fit 32 registers; with 16
@@ -143,11 +172,12 @@ HWY_INLINE void MulAddFour(VF x0, VF x1, VF x2, VF x3,
 }
 
 // s[r][0 .. 4) = q[r] . key[0 .. 4) for kR queries; depth in whole vectors.
-template <size_t kR, typename T>
+// kFetch: also asks for the keys `ahead` elements later.
+template <size_t kR, bool kFetch, typename T>
 HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
                         const T* HWY_RESTRICT k2, const T* HWY_RESTRICT k3,
                         const float* HWY_RESTRICT q, int64_t ldq, int64_t depth,
-                        float* HWY_RESTRICT s, int64_t lds) {
+                        int64_t ahead, float* HWY_RESTRICT s, int64_t lds) {
   VF acc[kR][kSharedKeys];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
@@ -156,6 +186,12 @@ HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
   }
   int64_t d = 0;
   for (; d + kPaired <= depth; d += kPaired) {
+    if constexpr (kFetch) {
+      FetchVectors<2>(k0 + d + ahead);
+      FetchVectors<2>(k1 + d + ahead);
+      FetchVectors<2>(k2 + d + ahead);
+      FetchVectors<2>(k3 + d + ahead);
+    }
     MulAddFour<kR>(LoadPart<0>(k0 + d), LoadPart<0>(k1 + d),
                    LoadPart<0>(k2 + d), LoadPart<0>(k3 + d), q + d, ldq, acc);
     MulAddFour<kR>(LoadPart<1>(k0 + d), LoadPart<1>(k1 + d),
@@ -175,37 +211,48 @@ HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
 
 // s[r][j - begin] = q[r] . key j for keys [begin, end) and `rows` queries.
 // Writes up to three floats past the end of each row of s.
-template <typename T>
+template <bool kFetch, typename T>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
              int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
+  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+  const int64_t ahead = keys.Ahead(depth);
   for (int64_t j = begin; j < end; j += 4) {
     const T* k0 = keys[j];
     const T* k1 = keys[std::min(j + 1, end - 1)];
     const T* k2 = keys[std::min(j + 2, end - 1)];
     const T* k3 = keys[std::min(j + 3, end - 1)];
     float* to = s + (j - begin);
+    // The first rows to meet a key ask for a later one; so do the last few,
+    // which then find it on its way.
     int64_t r = 0;
-    constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+    if (rows >= kMost) {
+      DotFour<kSharedRows, kFetch>(k0, k1, k2, k3, q, ldq, depth, ahead, to,
+                                   lds);
+      r = kMost;
+    }
     for (; r + kMost <= rows; r += kMost) {
-      DotFour<kSharedRows>(k0, k1, k2, k3, q + r * ldq, ldq, depth,
-                           to + r * lds, lds);
+      DotFour<kSharedRows, false>(k0, k1, k2, k3, q + r * ldq, ldq, depth, 0,
+                                  to + r * lds, lds);
     }
     if (kMost > 2 && r + 2 <= rows) {
-      DotFour<2>(k0, k1, k2, k3, q + r * ldq, ldq, depth, to + r * lds, lds);
+      DotFour<2, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, ahead,
+                         to + r * lds, lds);
       r += 2;
     }
     if (r < rows) {
-      DotFour<1>(k0, k1, k2, k3, q + r * ldq, ldq, depth, to + r * lds, lds);
+      DotFour<1, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, ahead,
+                         to + r * lds, lds);
     }
   }
 }
 
 // out[r][0 .. kC vectors) += sum over keys [begin, end) of p[r][j - begin] v_j.
-template <size_t kR, size_t kC, typename T>
+template <size_t kR, size_t kC, bool kFetch, typename T>
 HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
                            const float* HWY_RESTRICT p, int64_t ldp,
-                           int64_t col, float* HWY_RESTRICT out, int64_t ldo) {
+                           int64_t col, int64_t ahead, float* HWY_RESTRICT out,
+                           int64_t ldo) {
   VF acc[kR][kC];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
@@ -217,6 +264,7 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
   for (int64_t j = begin; j < end; ++j) {
     const T* HWY_RESTRICT v = values[j] + col;
+    if constexpr (kFetch) FetchVectors<kC>(v + ahead);
     VF x[kC];
 #pragma GCC unroll 4
     for (size_t c = 0; c < kC; ++c) {
@@ -245,22 +293,26 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
 }
 
 // The same over all columns, `dim` in whole vectors.
-template <size_t kR, typename T>
+template <size_t kR, bool kFetch, typename T>
 HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
                               const float* HWY_RESTRICT p, int64_t ldp,
                               int64_t dim, float* HWY_RESTRICT out,
                               int64_t ldo) {
   constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kVector;
+  const int64_t ahead = values.Ahead(dim);
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {
-    AddColumns<kR, kSharedCols>(values, begin, end, p, ldp, c, out + c, ldo);
+    AddColumns<kR, kSharedCols, kFetch>(values, begin, end, p, ldp, c, ahead,
+                                        out + c, ldo);
   }
   if (c + kPaired <= dim) {
-    AddColumns<kR, 2>(values, begin, end, p, ldp, c, out + c, ldo);
+    AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, ahead, out + c,
+                              ldo);
     c += kPaired;
   }
   if (c < dim) {
-    AddColumns<kR, 1>(values, begin, end, p, ldp, c, out + c, ldo);
+    AddColumns<kR, 1, kFetch>(values, begin, end, p, ldp, c, ahead, out + c,
+                              ldo);
   }
 }
 
@@ -268,27 +320,32 @@ HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
 // columns or rows has brought into L1 is there for the next: 32 rows of 128
 // floats are 16 KiB.
 constexpr int64_t kKeysInL1 = 32;
-template <typename T>
-void AddRows(RowsOf<T> values, int64_t begin, int64_t end,
-             const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
-             int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
+template <bool kFetch, typename T>
+void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
+                 const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
+                 int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
+  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
   for (int64_t j = begin; j < end; j += kKeysInL1) {
     const int64_t stop = std::min(end, j + kKeysInL1);
     const float* w = p + (j - begin);
     int64_t r = 0;
-    constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+    if (rows >= kMost) {
+      AddAllColumns<kSharedRows, kFetch>(values, j, stop, w, ldp, dim, out,
+                                         ldo);
+      r = kMost;
+    }
     for (; r + kMost <= rows; r += kMost) {
-      AddAllColumns<kSharedRows>(values, j, stop, w + r * ldp, ldp, dim,
-                                 out + r * ldo, ldo);
+      AddAllColumns<kSharedRows, false>(values, j, stop, w + r * ldp, ldp, dim,
+                                        out + r * ldo, ldo);
     }
     if (kMost > 2 && r + 2 <= rows) {
-      AddAllColumns<2>(values, j, stop, w + r * ldp, ldp, dim, out + r * ldo,
-                       ldo);
+      AddAllColumns<2, kFetch>(values, j, stop, w + r * ldp, ldp, dim,
+                               out + r * ldo, ldo);
       r += 2;
     }
     if (r < rows) {
-      AddAllColumns<1>(values, j, stop, w + r * ldp, ldp, dim, out + r * ldo,
-                       ldo);
+      AddAllColumns<1, kFetch>(values, j, stop, w + r * ldp, ldp, dim,
+                               out + r * ldo, ldo);
     }
   }
 }
@@ -317,33 +374,62 @@ inline void ScaleRow(float w, int64_t dim, float* y) {
   }
 }
 
-// Rotates the pairs of x in place: (a, b) -> (a cos - b sin, a sin + b cos),
-// with cosines and sines [pairs].
-inline void RotatePairs(const Rotation& rotation, const float* cos,
-                        const float* sin, float* x) {
+// Two vectors of pairs, and the way back.
+HWY_INLINE void LoadPairs(const float* x, VF& a, VF& b) {
+  hn::LoadInterleaved2(kDF, x, a, b);
+}
+HWY_INLINE void LoadPairs(const hwy::bfloat16_t* x, VF& a, VF& b) {
+  a = LoadPart<0>(x);
+  b = LoadPart<1>(x);
+}
+HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
+#if HWY_TARGET == HWY_SCALAR
+  a = LoadFloats(x);
+  b = LoadFloats(x + 1);
+#else
+  const VF low = LoadFloats(x), high = LoadFloats(x + kVector);
+  a = hn::ConcatEven(kDF, high, low);
+  b = hn::ConcatOdd(kDF, high, low);
+#endif
+}
+
+// y = the pairs of x rotated, (a, b) -> (a cos - b sin, a sin + b cos), with
+// cosines and sines [pairs]. Returns how many pairs it did: whole vectors only.
+// x and y begin at the first rotated channel and may be the same.
+template <typename T>
+HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
+                                 const float* sin, const T* x, float* y) {
   const int64_t pairs = rotation.NumPairs();
-  x += rotation.first_channel;
   const bool halves = rotation.layout == PairLayout::kHalves;
   int64_t p = 0;
   for (; p + kVector <= pairs; p += kVector) {
     const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
     VF a, b;
     if (halves) {
-      a = hn::LoadU(kDF, x + p);
-      b = hn::LoadU(kDF, x + pairs + p);
+      a = LoadFloats(x + p);
+      b = LoadFloats(x + pairs + p);
     } else {
-      hn::LoadInterleaved2(kDF, x + 2 * p, a, b);
+      LoadPairs(x + 2 * p, a, b);
     }
     const VF turned_a = hn::NegMulAdd(b, s, hn::Mul(a, c));
     const VF turned_b = hn::MulAdd(a, s, hn::Mul(b, c));
     if (halves) {
-      hn::StoreU(turned_a, kDF, x + p);
-      hn::StoreU(turned_b, kDF, x + pairs + p);
+      hn::StoreU(turned_a, kDF, y + p);
+      hn::StoreU(turned_b, kDF, y + pairs + p);
     } else {
-      hn::StoreInterleaved2(turned_a, turned_b, kDF, x + 2 * p);
+      hn::StoreInterleaved2(turned_a, turned_b, kDF, y + 2 * p);
     }
   }
-  for (; p < pairs; ++p) {
+  return p;
+}
+
+// Rotates a whole row x in place.
+inline void RotatePairs(const Rotation& rotation, const float* cos,
+                        const float* sin, float* x) {
+  x += rotation.first_channel;
+  const int64_t pairs = rotation.NumPairs();
+  const bool halves = rotation.layout == PairLayout::kHalves;
+  for (int64_t p = RotateVectors(rotation, cos, sin, x, x); p < pairs; ++p) {
     float* first = halves ? x + p : x + 2 * p;
     float* second = halves ? x + pairs + p : first + 1;
     const float a = *first, b = *second;

@@ -237,6 +237,35 @@ TEST(DecodeTest, NarrowTypesAreStorageOnly) {
   });
 }
 
+// Infinities, NaNs and subnormal numbers of narrow types mean the same.
+TEST(DecodeTest, NarrowSpecialNumbersAreKept) {
+  OnEveryTarget([] {
+    for (DType dtype : {DType::kBF16, DType::kF16}) {
+      // 32 + 5 channels: in whole vectors or not, by target.
+      for (int64_t dim : {32, 37}) {
+        Call call = PlainCall(1, 40, 1, 1, dim);
+        std::vector<double> values(static_cast<size_t>(40 * dim), 0.0);
+        const double tiny = dtype == DType::kBF16 ? 0x1p-130 : 0x1p-24;
+        for (int64_t j = 0; j < 40; ++j)
+          values[static_cast<size_t>(j * dim)] = tiny;
+        values[3] = INFINITY;
+        values[4] = -INFINITY;
+        values[static_cast<size_t>(dim) - 1] = NAN;
+        call.k = call.k.To(dtype);
+        call.v = Tensor::From({1, 1, 40, dim}, values).To(dtype);
+        const Tensor out = Decoded(call).out;
+        if (dtype == DType::kF16) {
+          EXPECT_NEAR(out.At(0, 0, 0, 0), tiny, 4 * kEps * tiny);
+        }
+        EXPECT_EQ(out.At(0, 0, 0, 1), 0.0);
+        EXPECT_EQ(out.At(0, 0, 0, 3), INFINITY);
+        EXPECT_EQ(out.At(0, 0, 0, 4), -INFINITY);
+        EXPECT_TRUE(std::isnan(out.At(0, 0, 0, dim - 1)));
+      }
+    }
+  });
+}
+
 TEST(DecodeTest, StridedViewsEqualContiguousTensors) {
   // [B, L, H, D] and [B, H, D, L] in memory, seen as [B, H, L, D].
   for (int axis : {1, 3}) {
