@@ -2,6 +2,7 @@
 #ifndef LOCUS_TESTS_KERNELS_COMPARE_H_
 #define LOCUS_TESTS_KERNELS_COMPARE_H_
 
+#include "kernels/attention_kernels.h"
 #include "locus/simd.h"
 #include "reference/random_call.h"
 
@@ -29,6 +30,7 @@ inline Call AsFloat(Call call) {
   return call;
 }
 
+// Attention, and the tiled kernel, to which it would not give few queries.
 inline void ExpectForwardEqualsReference(const Call& call) {
   AttentionOptions options = call.Options();
   options.return_lse = true;
@@ -38,6 +40,14 @@ inline void ExpectForwardEqualsReference(const Call& call) {
       Attention(call.q, call.k, call.v, call.terms, options);
   EXPECT_LE(RelativeError(actual.out, expected.out), ForwardTolerance(call));
   EXPECT_LE(RelativeError(actual.lse, expected.lse), ForwardTolerance(call));
+
+  const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
+  AttentionResult tiled{
+      .out = Tensor::Zeros(call.q.dtype(), actual.out.shape()),
+      .lse = Tensor::Zeros(DType::kF32, actual.lse.shape())};
+  kernels::Forward(checked, tiled.out, tiled.lse.MutableData<float>(), 2);
+  EXPECT_LE(RelativeError(tiled.out, expected.out), ForwardTolerance(call));
+  EXPECT_LE(RelativeError(tiled.lse, expected.lse), ForwardTolerance(call));
 }
 
 // Every tensor of the gradients, with its name.
