@@ -37,7 +37,8 @@ int ThreadsFor(const CallSizes& s, int requested) {
 bool FewRows(const CallSizes& s, const Terms& terms) {
   const bool tables =
       terms.extra_dot || terms.q_table || terms.k_table || terms.v_table;
-  return s.k_len > 0 && s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 8 : 32);
+  return s.k_len > 0 &&
+         s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32);
 }
 
 }  // namespace

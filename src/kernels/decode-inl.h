@@ -111,6 +111,7 @@ class ChunkTask {
  private:
   void AddValues(int64_t tile, Interval keys, int64_t r, int64_t count,
                  float* out);
+  void FetchValues(int64_t first) const;
   void AddTableValues(int64_t r, Interval keys, const float* p, float* out);
 
   const Plan& plan_;
@@ -135,6 +136,7 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
     }
     if (any.begin >= any.end) continue;
     scorer_.Scores(tile, any);
+    FetchValues(any.begin);
     for (int64_t r = 0; r < plan_.rows; ++r) {
       const Interval seen = scorer_.Sees(r, tile, tile_end);
       if (seen.begin == seen.end) continue;
@@ -157,6 +159,25 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
       if (split) AddValues(tile, {all.end, seen.end}, r, 1, out);
     }
   }
+}
+
+// Keeps memory busy while the softmax computes: asks for the values behind
+// those that the sums of the previous tile have asked for.
+inline void ChunkTask::FetchValues(int64_t first) const {
+  if (!plan_.direct_values) return;
+  const Rows& v = plan_.call.v;
+  const int64_t* source = plan_.call.Keys(scorer_.b()).source.data();
+  WithType(v.dtype(), [&]<typename T>() {
+    const RowsOf<T> rows{v.Head<T>(scorer_.b(), scorer_.kv()), v.row_stride(),
+                         source};
+    const T* from = rows[first] + rows.Far(plan_.value_pad);
+    const T* end = from + rows.Far(plan_.value_pad);
+    for (const T* row = from; row < end; row += rows.stride) {
+      for (int64_t d = 0; d < plan_.value_pad; d += kPaired) {
+        Fetch<Level::kL2>(row + d);
+      }
+    }
+  });
 }
 
 // out[r ..] += p v over keys for `count` rows.

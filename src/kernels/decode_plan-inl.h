@@ -15,7 +15,8 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "kernels/call.h"
-#include "kernels/stream-inl.h"
+#include "kernels/decode_angles-inl.h"
+#include "kernels/stream_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -26,30 +27,11 @@ using kernels::Call;
 using kernels::Interval;
 using kernels::RelMap;
 using kernels::RotationTable;
-using kernels::Rows;
 using kernels::Run;
 using kernels::Tokens;
 
 // Scores live in the domain of exp2: every logit is multiplied by log2(e).
 constexpr double kToLog2 = 1.4426950408889634;
-
-// How keys meet the rotation.
-//  kNone      nothing rotates
-//  kDone      they are stored rotated: queries turn by their own position
-//  kRelative  key n0 + t of a span turns by t, queries by m - n0: one small
-//             table serves every span
-//  kAbsolute  both turn by their own position, by a table as long as the keys:
-//             for angles that do not add up (float32, several axes) and for
-//             scattered positions
-enum class Turn { kNone, kDone, kRelative, kAbsolute };
-
-// Keys of consecutive positions that share the angles of the queries: 64 keys
-// make the table of a span, 64 x 64 pairs, 32 KiB at D = 128.
-constexpr int64_t kSpanKeys = 64;
-struct Span {
-  int64_t first = 0;  // key, in sorted order
-  int64_t position = 0;
-};
 
 // Rows by rel, with a vector's room to read past either end, where they
 // saturate: [count][kVector + width + kVector].
@@ -152,7 +134,6 @@ struct Plan {
 
  private:
   void ChooseTurn(bool keys_rotated);
-  void MakeSpanAngles();
   void LoadQueries();
   void MakeBias(int threads);
   void MakeQueryTable(int threads);
@@ -187,7 +168,15 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
                      r.rotary_dim % kPaired == 0;
   }
   LoadQueries();
-  if (turn == Turn::kRelative) MakeSpanAngles();
+  if (turn == Turn::kRelative) {
+    key_angles = SpanKeyAngles(*terms.rotate);
+    for (size_t b = 0; b < spans.size(); ++b) {
+      span_angles.push_back(SpanQueryAngles(
+          *terms.rotate, spans[b],
+          std::span(call.queries[b].position)
+              .subspan(static_cast<size_t>(first), static_cast<size_t>(n))));
+    }
+  }
   if (terms.extra_dot) {
     extra_q = TableRows(terms.extra_dot->q_rows);
     extra_k = TableRows(terms.extra_dot->k_rows);
@@ -244,74 +233,6 @@ inline void Plan::ChooseTurn(bool keys_rotated) {
   }
   // Turning the queries costs about as much as turning as many keys.
   if (total * 8 <= keys + 64) turn = Turn::kRelative;
-}
-
-// Cosines and sines of position x, times exp(sign * log_decay * x), in float.
-inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
-                        double x, float* to) {
-  const size_t pairs = static_cast<size_t>(r.NumPairs());
-  for (size_t p = 0; p < pairs; ++p) {
-    const double gain =
-        r.log_decay.empty() ? 1.0 : std::exp(r.log_decay[p] * x);
-    to[p] = static_cast<float>(gain * cos[p]);
-    to[pairs + p] = static_cast<float>(gain * sin[p]);
-  }
-}
-
-inline void Plan::MakeSpanAngles() {
-  const Rotation& r = *call.terms.rotate;
-  const size_t pairs = static_cast<size_t>(r.NumPairs());
-  std::vector<double> cos(pairs), sin(pairs), step_cos(pairs), step_sin(pairs);
-  // Key t = 8 u + w of a span: the angles of 8 u turned by those of w, in
-  // float64, so that 16 evaluations make 64 rows.
-  constexpr int64_t kStep = 8;
-  Rotation unit = r;
-  unit.gain = 1.0;
-  key_angles.Resize(kSpanKeys * 2 * r.NumPairs());
-  std::vector<double> near_cos(kStep * pairs), near_sin(kStep * pairs);
-  for (size_t w = 0; w < kStep; ++w) {
-    unit.CosSin(static_cast<int64_t>(w), &near_cos[w * pairs],
-                &near_sin[w * pairs]);
-  }
-  for (int64_t t = 0; t < kSpanKeys; ++t) {
-    if (t % kStep == 0) r.CosSin(t, step_cos.data(), step_sin.data());
-    const size_t w = static_cast<size_t>(t % kStep) * pairs;
-    for (size_t p = 0; p < pairs; ++p) {
-      cos[p] = step_cos[p] * near_cos[w + p] - step_sin[p] * near_sin[w + p];
-      sin[p] = step_sin[p] * near_cos[w + p] + step_cos[p] * near_sin[w + p];
-    }
-    WriteAngles(r, cos.data(), sin.data(), static_cast<double>(-t),
-                key_angles.data() + t * 2 * r.NumPairs());
-  }
-  unit.CosSin(kSpanKeys, step_cos.data(), step_sin.data());
-  for (size_t b = 0; b < spans.size(); ++b) {
-    const std::vector<Span>& list = spans[b];
-    FloatBuffer& angles = span_angles.emplace_back(
-        static_cast<int64_t>(list.size()) * count * 2 * r.NumPairs());
-    for (int64_t n = 0; n < count; ++n) {
-      const int64_t m =
-          call.queries[b].position[static_cast<size_t>(first + n)];
-      // From span to span the angle falls by kSpanKeys theta. One exact
-      // evaluation serves 32 spans: each step adds two roundings in float64.
-      constexpr size_t kExactEvery = 32;
-      for (size_t s = 0; s < list.size(); ++s) {
-        const int64_t x = m - list[s].position;
-        if (s % kExactEvery != 0 &&
-            list[s].position - list[s - 1].position == kSpanKeys) {
-          for (size_t p = 0; p < pairs; ++p) {
-            const double c = cos[p], d = sin[p];
-            cos[p] = c * step_cos[p] + d * step_sin[p];
-            sin[p] = d * step_cos[p] - c * step_sin[p];
-          }
-        } else {
-          r.CosSin(x, cos.data(), sin.data());
-        }
-        WriteAngles(r, cos.data(), sin.data(), static_cast<double>(x),
-                    angles.data() + (static_cast<int64_t>(s) * count + n) * 2 *
-                                        r.NumPairs());
-      }
-    }
-  }
 }
 
 inline void Plan::LoadQueries() {

@@ -28,40 +28,6 @@ constexpr int64_t kTileKeys = 256;
 // A line more than a tile: whole vectors past its end may be touched.
 constexpr int64_t kScoreStride = kTileKeys + 16;
 
-// Calls f.operator()<T>() with the storage type.
-template <typename F>
-HWY_INLINE void WithType(DType dtype, const F& f) {
-  if (dtype == DType::kBF16) {
-    f.template operator()<hwy::bfloat16_t>();
-  } else if (dtype == DType::kF16) {
-    f.template operator()<hwy::float16_t>();
-  } else {
-    f.template operator()<float>();
-  }
-}
-
-// Row (b, h, i) as floats, padded with zeros to `padded`.
-inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
-                     int64_t padded, float* to) {
-  const int64_t dim = rows.dim();
-  if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kVector) {
-    rows.Load(b, h, i, to);
-  } else {
-    WithType(rows.dtype(), [&]<typename T>() {
-      const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
-      const int64_t ahead =
-          RowsOf<T>{from, rows.row_stride(), nullptr}.Ahead(dim);
-      for (int64_t d = 0; d + kVector < dim; d += kVector) {
-        FetchVectors<1>(from + d + ahead);
-        hn::StoreU(LoadFloats(from + d), kDF, to + d);
-      }
-      // The last vector ends where the row ends.
-      hn::StoreU(LoadFloats(from + dim - kVector), kDF, to + dim - kVector);
-    });
-  }
-  std::fill(to + dim, to + padded, 0.0F);
-}
-
 // Memory of one thread.
 struct Scratch {
   FloatBuffer scores;     // [rows][kScoreStride]
@@ -214,11 +180,12 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
                            tokens_.source.data()};
-      const int64_t ahead = rows.Ahead(call_.sizes.head_dim);
+      const int64_t far = rows.Far(call_.sizes.head_dim);
+      const int64_t near = 4 * rows.stride;
       for (int64_t j = begin; j < end; ++j) {
         const T* row = rows[j];
         for (int64_t d = 0; d < call_.sizes.head_dim; d += kPaired) {
-          FetchVectors<2>(row + d + ahead);
+          FetchVectors<2>(row + d, far, near);
         }
         const auto [cos, sin] = KeyAngles(j);
         RotateVectors(*call_.terms.rotate, cos, sin, row,

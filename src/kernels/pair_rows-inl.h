@@ -28,7 +28,7 @@ class PairRows {
   static_assert(kQueries % kColsI == 0);
   // Entries on either side that a panel may reach past the map before all of
   // its rows lie beyond the end.
-  static constexpr int64_t kPad = kColsI + AlignUp(kRowsI, 4);
+  static constexpr int64_t kPad = AlignUp(kColsI + kRowsI, 4);
 
   // Whether the terms of a call allow it: a key table, perhaps a query table
   // over the same buckets, one scale, and nothing else by rel.
@@ -153,17 +153,17 @@ inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
   // Query i meets key base + x + i at entry x of the map.
   const int64_t base = queries.position[static_cast<size_t>(first)] -
                        keys.position[0] + map_->first;
-  // Entries that some query meets, and a panel around them.
-  const int64_t from = std::max(
-      -kPad,
-      AlignDown(std::max<int64_t>(any.begin - count - base + kPad, 0), 4) -
-          kPad - kColsI);
-  const int64_t to =
-      std::min(stride_ - kPad, AlignUp(any.end - base + kColsI, 4));
+  // Columns of the rows, entry + kPad, that some query meets, and a panel
+  // around them. The stride is a multiple of four, so steps of four stay
+  // inside.
+  const int64_t from = AlignDown(
+      std::max<int64_t>(any.begin - count - base + kPad - kColsI, 0), 4);
+  const int64_t to = std::min(stride_, any.end - base + kPad + kColsI);
   HWY_ALIGN float sums[4][kQueries];
   const VF scale = hn::Set(kDF, scale_);
   const int64_t cols = keys_->cols();
-  for (int64_t x = from; x < to; x += 4) {
+  for (int64_t col = from; col < to; col += 4) {
+    const int64_t x = col - kPad;
     for (int64_t n = 0; n < 4; ++n) {
       const int64_t e = std::clamp<int64_t>(x + n, 0, map_->width() - 1);
       const int64_t bucket = map_->bucket[static_cast<size_t>(e)];
@@ -184,8 +184,8 @@ inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
         }
       }
     }
-    Transpose4(sums[0], sums[1], sums[2], sums[3], kQueries,
-               rows_.data() + x + kPad, static_cast<size_t>(stride_));
+    Transpose4(sums[0], sums[1], sums[2], sums[3], kQueries, rows_.data() + col,
+               static_cast<size_t>(stride_));
   }
   return true;
 }

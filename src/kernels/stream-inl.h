@@ -14,7 +14,6 @@
 
 #include "kernels/narrow-inl.h"
 #include "kernels/tile-inl.h"
-#include "locus/terms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -74,12 +73,14 @@ inline void FromParts(int64_t dim, float* x) {
   }
 }
 
-// Asks for the line of p, to lie in L2 by the time it is read. The hardware's
-// own streams lose track where rows are read side by side; without this a core
-// waits for memory half of the time.
+// Asks for a line ahead of its use: far ahead into L2, shortly before into L1.
+// The hardware's own streams lose track where rows are read side by side;
+// without this a core waits for memory half of the time.
+enum class Level { kL1 = 3, kL2 = 2 };
+template <Level kLevel>
 HWY_INLINE void Fetch(const void* p) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(p, /*rw=*/0, /*locality=*/2);
+  __builtin_prefetch(p, /*rw=*/0, /*locality=*/static_cast<int>(kLevel));
 #else
   (void)p;
 #endif
@@ -94,9 +95,9 @@ struct RowsOf {
   }
   // Elements from a row to one about 8 KiB of rows later: the latency of memory
   // under load, some 300 ns, times one core's bandwidth. More changes little.
-  int64_t Ahead(int64_t dim) const {
+  int64_t Far(int64_t dim) const {
     const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
-    return std::max<int64_t>(1, 8192 / bytes) * stride;
+    return std::max<int64_t>(8, 8192 / bytes) * stride;
   }
 
   const T* base;
@@ -104,13 +105,15 @@ struct RowsOf {
   const int64_t* source;
 };
 
-// Asks for kVectors vectors at p.
+// Asks for kVectors vectors, `far` and `near` elements after p.
 template <size_t kVectors, typename T>
-HWY_INLINE void FetchVectors(const T* p) {
-  constexpr size_t kBytes = kVectors * kLanes * sizeof(T);
+HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
+  constexpr int64_t kBytes =
+      static_cast<int64_t>(kVectors * kLanes * sizeof(T));
 #pragma GCC unroll 4
-  for (size_t n = 0; n < kBytes; n += 64) {
-    Fetch(reinterpret_cast<const char*>(p) + n);
+  for (int64_t n = 0; n < kBytes; n += 64) {
+    Fetch<Level::kL2>(reinterpret_cast<const char*>(p + far) + n);
+    Fetch<Level::kL1>(reinterpret_cast<const char*>(p + near) + n);
   }
 }
 
@@ -172,12 +175,13 @@ HWY_INLINE void MulAddFour(VF x0, VF x1, VF x2, VF x3,
 }
 
 // s[r][0 .. 4) = q[r] . key[0 .. 4) for kR queries; depth in whole vectors.
-// kFetch: also asks for the keys `ahead` elements later.
+// kFetch: also asks for the keys `far` and `near` elements later.
 template <size_t kR, bool kFetch, typename T>
 HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
                         const T* HWY_RESTRICT k2, const T* HWY_RESTRICT k3,
                         const float* HWY_RESTRICT q, int64_t ldq, int64_t depth,
-                        int64_t ahead, float* HWY_RESTRICT s, int64_t lds) {
+                        int64_t far, int64_t near, float* HWY_RESTRICT s,
+                        int64_t lds) {
   VF acc[kR][kSharedKeys];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
@@ -187,10 +191,10 @@ HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
   int64_t d = 0;
   for (; d + kPaired <= depth; d += kPaired) {
     if constexpr (kFetch) {
-      FetchVectors<2>(k0 + d + ahead);
-      FetchVectors<2>(k1 + d + ahead);
-      FetchVectors<2>(k2 + d + ahead);
-      FetchVectors<2>(k3 + d + ahead);
+      FetchVectors<2>(k0 + d, far, near);
+      FetchVectors<2>(k1 + d, far, near);
+      FetchVectors<2>(k2 + d, far, near);
+      FetchVectors<2>(k3 + d, far, near);
     }
     MulAddFour<kR>(LoadPart<0>(k0 + d), LoadPart<0>(k1 + d),
                    LoadPart<0>(k2 + d), LoadPart<0>(k3 + d), q + d, ldq, acc);
@@ -216,7 +220,7 @@ void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
              int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
   constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
-  const int64_t ahead = keys.Ahead(depth);
+  const int64_t far = keys.Far(depth), near = 4 * keys.stride;
   for (int64_t j = begin; j < end; j += 4) {
     const T* k0 = keys[j];
     const T* k1 = keys[std::min(j + 1, end - 1)];
@@ -227,21 +231,21 @@ void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
     // which then find it on its way.
     int64_t r = 0;
     if (rows >= kMost) {
-      DotFour<kSharedRows, kFetch>(k0, k1, k2, k3, q, ldq, depth, ahead, to,
+      DotFour<kSharedRows, kFetch>(k0, k1, k2, k3, q, ldq, depth, far, near, to,
                                    lds);
       r = kMost;
     }
     for (; r + kMost <= rows; r += kMost) {
-      DotFour<kSharedRows, false>(k0, k1, k2, k3, q + r * ldq, ldq, depth, 0,
+      DotFour<kSharedRows, false>(k0, k1, k2, k3, q + r * ldq, ldq, depth, 0, 0,
                                   to + r * lds, lds);
     }
     if (kMost > 2 && r + 2 <= rows) {
-      DotFour<2, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, ahead,
+      DotFour<2, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, far, near,
                          to + r * lds, lds);
       r += 2;
     }
     if (r < rows) {
-      DotFour<1, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, ahead,
+      DotFour<1, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, far, near,
                          to + r * lds, lds);
     }
   }
@@ -251,8 +255,8 @@ void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
 template <size_t kR, size_t kC, bool kFetch, typename T>
 HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
                            const float* HWY_RESTRICT p, int64_t ldp,
-                           int64_t col, int64_t ahead, float* HWY_RESTRICT out,
-                           int64_t ldo) {
+                           int64_t col, int64_t far, int64_t near,
+                           float* HWY_RESTRICT out, int64_t ldo) {
   VF acc[kR][kC];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
@@ -264,7 +268,7 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
   for (int64_t j = begin; j < end; ++j) {
     const T* HWY_RESTRICT v = values[j] + col;
-    if constexpr (kFetch) FetchVectors<kC>(v + ahead);
+    if constexpr (kFetch) FetchVectors<kC>(v, far, near);
     VF x[kC];
 #pragma GCC unroll 4
     for (size_t c = 0; c < kC; ++c) {
@@ -299,19 +303,19 @@ HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
                               int64_t dim, float* HWY_RESTRICT out,
                               int64_t ldo) {
   constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kVector;
-  const int64_t ahead = values.Ahead(dim);
+  const int64_t far = values.Far(dim), near = 8 * values.stride;
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {
-    AddColumns<kR, kSharedCols, kFetch>(values, begin, end, p, ldp, c, ahead,
-                                        out + c, ldo);
+    AddColumns<kR, kSharedCols, kFetch>(values, begin, end, p, ldp, c, far,
+                                        near, out + c, ldo);
   }
   if (c + kPaired <= dim) {
-    AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, ahead, out + c,
+    AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
                               ldo);
     c += kPaired;
   }
   if (c < dim) {
-    AddColumns<kR, 1, kFetch>(values, begin, end, p, ldp, c, ahead, out + c,
+    AddColumns<kR, 1, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
                               ldo);
   }
 }
@@ -347,94 +351,6 @@ void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
       AddAllColumns<1, kFetch>(values, j, stop, w + r * ldp, ldp, dim,
                                out + r * ldo, ldo);
     }
-  }
-}
-
-// a . b over whole vectors.
-inline float Dot(const float* a, const float* b, int64_t dim) {
-  VF sum = hn::Zero(kDF);
-  for (int64_t d = 0; d < dim; d += kVector) {
-    sum = hn::MulAdd(hn::LoadU(kDF, a + d), hn::LoadU(kDF, b + d), sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(kDF, sum));
-}
-
-// y += w x and y *= w over whole vectors.
-inline void AddScaled(float w, const float* x, int64_t dim, float* y) {
-  const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kVector) {
-    hn::StoreU(hn::MulAdd(vw, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
-               kDF, y + d);
-  }
-}
-inline void ScaleRow(float w, int64_t dim, float* y) {
-  const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kVector) {
-    hn::StoreU(hn::Mul(vw, hn::LoadU(kDF, y + d)), kDF, y + d);
-  }
-}
-
-// Two vectors of pairs, and the way back.
-HWY_INLINE void LoadPairs(const float* x, VF& a, VF& b) {
-  hn::LoadInterleaved2(kDF, x, a, b);
-}
-HWY_INLINE void LoadPairs(const hwy::bfloat16_t* x, VF& a, VF& b) {
-  a = LoadPart<0>(x);
-  b = LoadPart<1>(x);
-}
-HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
-#if HWY_TARGET == HWY_SCALAR
-  a = LoadFloats(x);
-  b = LoadFloats(x + 1);
-#else
-  const VF low = LoadFloats(x), high = LoadFloats(x + kVector);
-  a = hn::ConcatEven(kDF, high, low);
-  b = hn::ConcatOdd(kDF, high, low);
-#endif
-}
-
-// y = the pairs of x rotated, (a, b) -> (a cos - b sin, a sin + b cos), with
-// cosines and sines [pairs]. Returns how many pairs it did: whole vectors only.
-// x and y begin at the first rotated channel and may be the same.
-template <typename T>
-HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
-                                 const float* sin, const T* x, float* y) {
-  const int64_t pairs = rotation.NumPairs();
-  const bool halves = rotation.layout == PairLayout::kHalves;
-  int64_t p = 0;
-  for (; p + kVector <= pairs; p += kVector) {
-    const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
-    VF a, b;
-    if (halves) {
-      a = LoadFloats(x + p);
-      b = LoadFloats(x + pairs + p);
-    } else {
-      LoadPairs(x + 2 * p, a, b);
-    }
-    const VF turned_a = hn::NegMulAdd(b, s, hn::Mul(a, c));
-    const VF turned_b = hn::MulAdd(a, s, hn::Mul(b, c));
-    if (halves) {
-      hn::StoreU(turned_a, kDF, y + p);
-      hn::StoreU(turned_b, kDF, y + pairs + p);
-    } else {
-      hn::StoreInterleaved2(turned_a, turned_b, kDF, y + 2 * p);
-    }
-  }
-  return p;
-}
-
-// Rotates a whole row x in place.
-inline void RotatePairs(const Rotation& rotation, const float* cos,
-                        const float* sin, float* x) {
-  x += rotation.first_channel;
-  const int64_t pairs = rotation.NumPairs();
-  const bool halves = rotation.layout == PairLayout::kHalves;
-  for (int64_t p = RotateVectors(rotation, cos, sin, x, x); p < pairs; ++p) {
-    float* first = halves ? x + p : x + 2 * p;
-    float* second = halves ? x + pairs + p : first + 1;
-    const float a = *first, b = *second;
-    *first = a * cos[p] - b * sin[p];
-    *second = a * sin[p] + b * cos[p];
   }
 }
 

@@ -1,0 +1,152 @@
+// Single rows as floats: loaded from any storage type, scaled, added, rotated.
+// Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_STREAM_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_STREAM_ROW_INL_H_
+#undef LOCUS_SRC_KERNELS_STREAM_ROW_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_STREAM_ROW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/call.h"
+#include "kernels/stream-inl.h"
+#include "locus/terms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace stream {
+
+using kernels::Rows;
+
+// Calls f.operator()<T>() with the storage type.
+template <typename F>
+HWY_INLINE void WithType(DType dtype, const F& f) {
+  if (dtype == DType::kBF16) {
+    f.template operator()<hwy::bfloat16_t>();
+  } else if (dtype == DType::kF16) {
+    f.template operator()<hwy::float16_t>();
+  } else {
+    f.template operator()<float>();
+  }
+}
+
+// Row (b, h, i) as floats, padded with zeros to `padded`.
+inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
+                     int64_t padded, float* to) {
+  const int64_t dim = rows.dim();
+  if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kVector) {
+    rows.Load(b, h, i, to);
+  } else {
+    WithType(rows.dtype(), [&]<typename T>() {
+      const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
+      const RowsOf<T> row{from, rows.row_stride(), nullptr};
+      const int64_t far = row.Far(dim), near = 4 * row.stride;
+      for (int64_t d = 0; d + kVector < dim; d += kVector) {
+        FetchVectors<1>(from + d, far, near);
+        hn::StoreU(LoadFloats(from + d), kDF, to + d);
+      }
+      // The last vector ends where the row ends.
+      hn::StoreU(LoadFloats(from + dim - kVector), kDF, to + dim - kVector);
+    });
+  }
+  std::fill(to + dim, to + padded, 0.0F);
+}
+
+// a . b over whole vectors.
+inline float Dot(const float* a, const float* b, int64_t dim) {
+  VF sum = hn::Zero(kDF);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    sum = hn::MulAdd(hn::LoadU(kDF, a + d), hn::LoadU(kDF, b + d), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(kDF, sum));
+}
+
+// y += w x and y *= w over whole vectors.
+inline void AddScaled(float w, const float* x, int64_t dim, float* y) {
+  const VF vw = hn::Set(kDF, w);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    hn::StoreU(hn::MulAdd(vw, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
+               kDF, y + d);
+  }
+}
+inline void ScaleRow(float w, int64_t dim, float* y) {
+  const VF vw = hn::Set(kDF, w);
+  for (int64_t d = 0; d < dim; d += kVector) {
+    hn::StoreU(hn::Mul(vw, hn::LoadU(kDF, y + d)), kDF, y + d);
+  }
+}
+
+// Two vectors of pairs, and the way back.
+HWY_INLINE void LoadPairs(const float* x, VF& a, VF& b) {
+  hn::LoadInterleaved2(kDF, x, a, b);
+}
+HWY_INLINE void LoadPairs(const hwy::bfloat16_t* x, VF& a, VF& b) {
+  a = LoadPart<0>(x);
+  b = LoadPart<1>(x);
+}
+HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
+#if HWY_TARGET == HWY_SCALAR
+  a = LoadFloats(x);
+  b = LoadFloats(x + 1);
+#else
+  const VF low = LoadFloats(x), high = LoadFloats(x + kVector);
+  a = hn::ConcatEven(kDF, high, low);
+  b = hn::ConcatOdd(kDF, high, low);
+#endif
+}
+
+// y = the pairs of x rotated, (a, b) -> (a cos - b sin, a sin + b cos), with
+// cosines and sines [pairs]. Returns how many pairs it did: whole vectors only.
+// x and y begin at the first rotated channel and may be the same.
+template <typename T>
+HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
+                                 const float* sin, const T* x, float* y) {
+  const int64_t pairs = rotation.NumPairs();
+  const bool halves = rotation.layout == PairLayout::kHalves;
+  int64_t p = 0;
+  for (; p + kVector <= pairs; p += kVector) {
+    const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
+    VF a, b;
+    if (halves) {
+      a = LoadFloats(x + p);
+      b = LoadFloats(x + pairs + p);
+    } else {
+      LoadPairs(x + 2 * p, a, b);
+    }
+    const VF turned_a = hn::NegMulAdd(b, s, hn::Mul(a, c));
+    const VF turned_b = hn::MulAdd(a, s, hn::Mul(b, c));
+    if (halves) {
+      hn::StoreU(turned_a, kDF, y + p);
+      hn::StoreU(turned_b, kDF, y + pairs + p);
+    } else {
+      hn::StoreInterleaved2(turned_a, turned_b, kDF, y + 2 * p);
+    }
+  }
+  return p;
+}
+
+// Rotates a whole row x in place.
+inline void RotatePairs(const Rotation& rotation, const float* cos,
+                        const float* sin, float* x) {
+  x += rotation.first_channel;
+  const int64_t pairs = rotation.NumPairs();
+  const bool halves = rotation.layout == PairLayout::kHalves;
+  for (int64_t p = RotateVectors(rotation, cos, sin, x, x); p < pairs; ++p) {
+    float* first = halves ? x + p : x + 2 * p;
+    float* second = halves ? x + pairs + p : first + 1;
+    const float a = *first, b = *second;
+    *first = a * cos[p] - b * sin[p];
+    *second = a * sin[p] + b * cos[p];
+  }
+}
+
+}  // namespace stream
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_STREAM_ROW_INL_H_
