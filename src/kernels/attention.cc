@@ -2,7 +2,6 @@
 #include "locus/attention.h"
 
 #include "core/fail.h"
-#include "core/threads.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/call.h"
 #include "kernels/decode.h"
@@ -19,28 +18,6 @@ void CheckTypes(const Tensor& q, const Tensor& k, const Tensor& v) {
   }
 }
 
-// Threads for so many multiply-adds: a thread must have some tens of
-// microseconds of work to be worth waking. Results do not depend on it.
-int ThreadsFor(const CallSizes& s, int requested) {
-  constexpr double kWorthAThread = 2e6;
-  const double work = static_cast<double>(s.batch * s.q_heads) *
-                      static_cast<double>(s.q_len * s.k_len) *
-                      static_cast<double>(s.head_dim + s.value_dim);
-  const int threads = NumThreads(requested);
-  return static_cast<int>(
-      std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
-}
-
-// Whether so few queries meet each key that packing keys does not pay. Measured
-// at 8 to 4096 keys: up to 32 rows the decode kernel is faster. It takes tables
-// row by row, which pays for fewer.
-bool FewRows(const CallSizes& s, const Terms& terms) {
-  const bool tables =
-      terms.extra_dot || terms.q_table || terms.k_table || terms.v_table;
-  return s.k_len > 0 &&
-         s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32);
-}
-
 }  // namespace
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -48,17 +25,10 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const kernels::Call call(q, k, v, terms, options);
   CheckTypes(q, k, v);
   const CallSizes& s = call.sizes;
-  AttentionResult result;
-  // The kernels write every row.
-  result.out =
-      Tensor::Empty(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
-  float* lse = nullptr;
-  if (options.return_lse) {
-    result.lse = Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len});
-    lse = result.lse.MutableData<float>();
-  }
-  const int threads = ThreadsFor(s, options.threads);
-  if (FewRows(s, terms)) {
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
+  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
+  const int threads = kernels::ThreadsFor(s, options.threads);
+  if (kernels::FewRows(s, terms)) {
     kernels::Decode(call, result.out, lse, threads);
   } else {
     kernels::Forward(call, result.out, lse, threads);
@@ -108,7 +78,7 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
       .want_terms = terms.extra_dot || terms.q_table || terms.k_table ||
                     terms.v_table || terms.bias,
       .grads = &grads.terms};
-  kernels::Backward(args, ThreadsFor(s, options.threads));
+  kernels::Backward(args, kernels::ThreadsFor(s, options.threads));
   return grads;
 }
 

@@ -8,7 +8,6 @@
 #define LOCUS_SRC_KERNELS_ATTENTION_FWD_INL_H_
 #endif
 
-#include <bit>
 #include <vector>
 
 #include "kernels/attention_kernels.h"
@@ -29,18 +28,6 @@ static_assert(kTaskQueries == PairRows::kQueries);
 // one block, 12 x 512 floats, are 24 KiB and stay in L1.
 inline int64_t TileKeys(int64_t depth, int64_t value_dim) {
   return depth + value_dim > 320 ? 256 : 512;
-}
-
-// The running softmax of one row: out = sum p v / l with p = 2^(s - ref).
-struct RowState {
-  float ref = kMinusInf;  // an integer, or -inf before the first key
-  float sum = 0.0F;
-};
-
-// 2^n for a whole number n <= 0; 0 below the range of float.
-inline float PowerOfTwo(float n) {
-  if (n < -126.0F) return 0.0F;
-  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
 // Turns scores [begin, end) of a row, of which `max` is the largest, into
@@ -313,12 +300,7 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
     for (int64_t d = 0; d < s.value_dim; ++d) x[d] *= inverse;
     kernels::StoreRow(out, row, x, s.value_dim);
     if (lse != nullptr) {
-      lse[row] =
-          nothing
-              ? kMinusInf
-              : static_cast<float>((static_cast<double>(state.ref) +
-                                    std::log2(static_cast<double>(state.sum))) /
-                                   kLog2E);
+      lse[row] = nothing ? kMinusInf : LogSumExp(state);
     }
   }
 }

@@ -23,9 +23,6 @@ namespace HWY_NAMESPACE {
 using kernels::RelMap;
 using kernels::Tokens;
 
-// Scores live in the domain of exp2: every logit is multiplied by log2(e).
-constexpr double kLog2E = 1.4426950408889634;
-
 // Columns of the panels that hold n keys.
 constexpr int64_t PaddedCols(int64_t n) {
   return (n + static_cast<int64_t>(kCols) - 1) / static_cast<int64_t>(kCols) *

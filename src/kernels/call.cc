@@ -205,6 +205,27 @@ void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
   }
 }
 
+AttentionResult NewResult(const CallSizes& s, DType dtype, bool with_lse) {
+  AttentionResult result;
+  result.out = Tensor::Empty(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim});
+  if (with_lse) {
+    result.lse = Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len});
+  }
+  return result;
+}
+
+int ThreadsFor(const CallSizes& s, int requested) {
+  // A thread must have some tens of microseconds of multiply-adds to be worth
+  // waking.
+  constexpr double kWorthAThread = 2e6;
+  const double work = static_cast<double>(s.batch * s.q_heads) *
+                      static_cast<double>(s.q_len * s.k_len) *
+                      static_cast<double>(s.head_dim + s.value_dim);
+  const int threads = NumThreads(requested);
+  return static_cast<int>(
+      std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
+}
+
 Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
            const Tensor& v_tensor, const Terms& call_terms,
            const AttentionOptions& options)
@@ -295,6 +316,23 @@ Interval Call::FindInterval(const Tokens& qs, const Tokens& ks,
   }
   if (seen.begin > seen.end) seen.begin = seen.end;
   return seen;
+}
+
+int64_t DecayOrigin(const Rotation& rotation, const Shape& shape) {
+  const int64_t lo = shape.MinPosition(), hi = shape.MaxPosition();
+  double steepest = 0.0;
+  for (double d : rotation.log_decay) {
+    steepest = std::max(steepest, std::abs(d));
+  }
+  // exp(80) = 5e34: a product of two such gains with ordinary q and k stays
+  // finite, and what underflows is below 1e-30 of the score.
+  if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
+    Fail(
+        "a decaying rotation covers at most {:.0f} positions in float32, "
+        "got {} .. {}",
+        160.0 / steepest, lo, hi);
+  }
+  return lo + (hi - lo) / 2;
 }
 
 RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,

@@ -42,6 +42,13 @@ class Rows {
 // Writes `count` floats as elements of another type, rounded to nearest even.
 void StoreFloats(const float* src, int64_t count, DType dtype, void* dst);
 
+// Tensors for the result of a call, contents undefined; lse only if asked for.
+AttentionResult NewResult(const CallSizes& sizes, DType dtype, bool with_lse);
+
+// Threads for a call: as requested, but fewer if it is short. Results do not
+// depend on it.
+int ThreadsFor(const CallSizes& sizes, int requested);
+
 // Writes floats to row (b, h, i) of a contiguous tensor of any element type.
 void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim);
 
@@ -129,6 +136,11 @@ struct RotationTable {
   std::vector<float> cos;
   std::vector<float> sin;
 };
+
+// Where decays of a rotation begin: they are split between query and key around
+// the middle of the call, so that neither overflows float32 over a long range.
+// Throws Error where that does not suffice.
+int64_t DecayOrigin(const Rotation& rotation, const Shape& shape);
 
 // Rotates x[0 .. dim) in place by token `i` of the table.
 void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,

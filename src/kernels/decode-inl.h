@@ -9,7 +9,6 @@
 #define LOCUS_SRC_KERNELS_DECODE_INL_H_
 #endif
 
-#include <bit>
 #include <limits>
 #include <vector>
 
@@ -33,37 +32,25 @@ inline int64_t ChunkKeys(const CallSizes& s) {
   return std::max(kTileKeys, (even + kTileKeys - 1) / kTileKeys * kTileKeys);
 }
 
-// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
-struct Partial {
-  float ref = kNothing;  // an integer, or -inf before the first key
-  float sum = 0.0F;
-};
-
-// 2^n for a whole number n <= 0; 0 below the range of float.
-inline float TwoToThe(float n) {
-  if (n < -126.0F) return 0.0F;
-  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-}
-
 // Turns the scores s[0 .. n) of a row into p = 2^(s - ref) and updates its
 // state. Returns what earlier sums must be multiplied by, a power of two. Reads
 // and writes whole vectors: what lies behind the end becomes 0.
-inline float Weigh(float* s, int64_t n, Partial& state) {
-  const int64_t whole = n / kVector * kVector;
+inline float Weigh(float* s, int64_t n, RowState& state) {
+  const int64_t whole = n / kLanesI * kLanesI;
   const auto rest = hn::FirstN(kDF, static_cast<size_t>(n - whole));
-  VF vmax = hn::Set(kDF, kNothing);
-  for (int64_t j = 0; j < whole; j += kVector) {
+  VF vmax = hn::Set(kDF, kMinusInf);
+  for (int64_t j = 0; j < whole; j += kLanesI) {
     vmax = hn::Max(vmax, hn::LoadU(kDF, s + j));
   }
   if (whole < n) {
     vmax = hn::Max(vmax, hn::IfThenElse(rest, hn::LoadU(kDF, s + whole),
-                                        hn::Set(kDF, kNothing)));
+                                        hn::Set(kDF, kMinusInf)));
   }
   const float max = hn::GetLane(hn::MaxOfLanes(kDF, vmax));
-  if (max == kNothing) {
+  if (max == kMinusInf) {
     // No weight but that of a NaN, which may hide from the maximum.
-    for (int64_t j = 0; j < whole + kVector; ++j) {
-      s[j] = j >= n || s[j] == kNothing ? 0.0F : s[j];
+    for (int64_t j = 0; j < whole + kLanesI; ++j) {
+      s[j] = j >= n || s[j] == kMinusInf ? 0.0F : s[j];
       state.sum += s[j];
     }
     return 1.0F;
@@ -77,13 +64,13 @@ inline float Weigh(float* s, int64_t n, Partial& state) {
   const float shift = !std::isfinite(max)        ? max
                       : std::abs(ref) > kLargest ? ref
                                                  : 0.0F;
-  const float keep = state.ref == kNothing ? 1.0F
-                     : state.ref == ref    ? 1.0F
-                                           : TwoToThe(state.ref - ref);
+  const float keep = state.ref == kMinusInf ? 1.0F
+                     : state.ref == ref     ? 1.0F
+                                            : PowerOfTwo(state.ref - ref);
   const Exp2Reference reference(shift == 0.0F ? ref : 0.0F);
   const VF vshift = hn::Set(kDF, shift);
   VF sum = hn::Zero(kDF);
-  for (int64_t j = 0; j < whole; j += kVector) {
+  for (int64_t j = 0; j < whole; j += kLanesI) {
     const VF p = Exp2(hn::Sub(hn::LoadU(kDF, s + j), vshift), reference);
     sum = hn::Add(sum, p);
     hn::StoreU(p, kDF, s + j);
@@ -106,7 +93,7 @@ class ChunkTask {
       : plan_(plan), scratch_(scratch), scorer_(plan, scratch, b, kv) {}
 
   // Attends keys [begin, end): out [rows][value_pad], states [rows].
-  void Attend(int64_t begin, int64_t end, float* out, Partial* states);
+  void Attend(int64_t begin, int64_t end, float* out, RowState* states);
 
  private:
   void AddValues(int64_t tile, Interval keys, int64_t r, int64_t count,
@@ -120,7 +107,7 @@ class ChunkTask {
 };
 
 inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
-                              Partial* states) {
+                              RowState* states) {
   std::fill_n(out, plan_.rows * plan_.value_pad, 0.0F);
   for (int64_t tile = begin; tile < end; tile += kTileKeys) {
     // What any row sees of the tile, and what every row sees.
@@ -239,19 +226,19 @@ inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
 
 // Joins the chunks of row r in order and writes its result.
 inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
-                    const Partial* states, const float* parts, int64_t chunks,
+                    const RowState* states, const float* parts, int64_t chunks,
                     Tensor& out, float* lse) {
   const CallSizes& s = plan.call.sizes;
-  float ref = kNothing;
+  float ref = kMinusInf;
   for (int64_t c = 0; c < chunks; ++c) {
     ref = std::max(ref, states[c * plan.rows + r].ref);
   }
   std::vector<float> sum(static_cast<size_t>(plan.value_pad), 0.0F);
   float total = 0.0F;
   for (int64_t c = 0; c < chunks; ++c) {
-    const Partial& part = states[c * plan.rows + r];
-    if (part.ref == kNothing && part.sum == 0.0F) continue;
-    const float keep = part.ref == ref ? 1.0F : TwoToThe(part.ref - ref);
+    const RowState& part = states[c * plan.rows + r];
+    if (part.ref == kMinusInf && part.sum == 0.0F) continue;
+    const float keep = part.ref == ref ? 1.0F : PowerOfTwo(part.ref - ref);
     total += keep * part.sum;
     AddScaled(keep, parts + (c * plan.rows + r) * plan.value_pad,
               plan.value_pad, sum.data());
@@ -264,18 +251,13 @@ inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
   ScaleRow(nothing ? 0.0F : 1.0F / total, plan.value_pad, sum.data());
   kernels::StoreRow(out, row, sum.data(), s.value_dim);
   if (lse == nullptr) return;
-  lse[row] = nothing
-                 ? kNothing
-                 : static_cast<float>((static_cast<double>(ref) +
-                                       std::log2(static_cast<double>(total))) /
-                                      kToLog2);
+  lse[row] = nothing ? kMinusInf : LogSumExp({.ref = ref, .sum = total});
 }
 
 }  // namespace stream
 
 void DecodeF32(const kernels::Call& call, Tensor& out, float* lse, int threads,
                bool keys_rotated) {
-  using stream::Partial;
   const CallSizes& s = call.sizes;
   if (s.batch * s.q_heads * s.q_len == 0) return;
   const int64_t heads = s.batch * s.kv_heads;
@@ -288,7 +270,7 @@ void DecodeF32(const kernels::Call& call, Tensor& out, float* lse, int threads,
                             std::min(pass, s.q_len - first), threads);
     const int64_t part = plan.rows * plan.value_pad;
     FloatBuffer parts(heads * chunks * part);
-    std::vector<Partial> states(
+    std::vector<RowState> states(
         static_cast<size_t>(heads * chunks * plan.rows));
     ParallelFor(heads * chunks, threads, [&](int64_t task) {
       static thread_local stream::Scratch scratch;

@@ -12,6 +12,13 @@ namespace locus {
 HWY_EXPORT(DecodeF32);
 
 namespace kernels {
+bool FewRows(const CallSizes& s, const Terms& terms) {
+  const bool tables =
+      terms.extra_dot || terms.q_table || terms.k_table || terms.v_table;
+  return s.k_len > 0 &&
+         s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32);
+}
+
 void Decode(const Call& call, Tensor& out, float* lse, int threads,
             bool keys_rotated) {
   HWY_DYNAMIC_DISPATCH(DecodeF32)(call, out, lse, threads, keys_rotated);

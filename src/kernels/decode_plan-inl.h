@@ -31,28 +31,27 @@ using kernels::Run;
 using kernels::Tokens;
 
 // Scores live in the domain of exp2: every logit is multiplied by log2(e).
-constexpr double kToLog2 = 1.4426950408889634;
 
 // Rows by rel, with a vector's room to read past either end, where they
-// saturate: [count][kVector + width + kVector].
+// saturate: [count][kLanesI + width + kLanesI].
 struct RelRows {
   RelRows(const BucketMap& buckets, const Shape& shape, int64_t count)
       : map(buckets, shape),
-        stride(map.width() + 2 * kVector),
+        stride(map.width() + 2 * kLanesI),
         rows(count * stride) {}
 
   // The values of a row: width of them, to be followed by Pad.
-  float* Values(int64_t n) { return rows.data() + n * stride + kVector; }
+  float* Values(int64_t n) { return rows.data() + n * stride + kLanesI; }
   void Pad(int64_t n) {
     float* row = rows.data() + n * stride;
-    std::fill_n(row, kVector, row[kVector]);
-    std::fill_n(row + kVector + map.width(), kVector,
-                row[kVector + map.width() - 1]);
+    std::fill_n(row, kLanesI, row[kLanesI]);
+    std::fill_n(row + kLanesI + map.width(), kLanesI,
+                row[kLanesI + map.width() - 1]);
   }
   // Where a vector whose first lane is rel starts.
   const float* At(int64_t n, int64_t rel) const {
-    const int64_t at = std::clamp<int64_t>(rel - map.first + kVector, 0,
-                                           map.width() + kVector);
+    const int64_t at = std::clamp<int64_t>(rel - map.first + kLanesI, 0,
+                                           map.width() + kLanesI);
     return rows.data() + n * stride + at;
   }
 
@@ -95,7 +94,7 @@ struct Plan {
     return queries.data() + RowIndex(b, kv, 0) * dim_pad;
   }
   float ScaleOf(int64_t position) const {
-    return static_cast<float>(call.terms.scale.At(position) * kToLog2);
+    return static_cast<float>(call.terms.scale.At(position) * kLog2E);
   }
   size_t Sequence(int64_t b) const {
     return call.shared ? 0 : static_cast<size_t>(b);
@@ -146,14 +145,14 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
       count(n),
       group(c.sizes.q_heads / c.sizes.kv_heads),
       rows(group * n),
-      dim_pad(WholeVectors(c.sizes.head_dim)),
-      value_pad(WholeVectors(c.sizes.value_dim)) {
+      dim_pad(AlignUp(c.sizes.head_dim, kLanesI)),
+      value_pad(AlignUp(c.sizes.value_dim, kLanesI)) {
   const Terms& terms = call.terms;
   fold_key_row =
       terms.k_table && terms.k_table->buckets.count == 1 && !terms.rotate;
   const auto streams = [](const Rows& x) {
     return x.dtype() != DType::kF64 && x.unit_stride() &&
-           x.dim() % kVector == 0;
+           x.dim() % kLanesI == 0;
   };
   ChooseTurn(keys_rotated);
   direct_keys = streams(call.k) &&
@@ -244,20 +243,7 @@ inline void Plan::LoadQueries() {
   std::vector<RotationTable> angles;
   if (turn == Turn::kDone || turn == Turn::kAbsolute) {
     const Rotation& r = *terms.rotate;
-    // Decays are split between query and key around the middle, so that neither
-    // overflows float32 over a long range.
-    const int64_t lo = call.shape.MinPosition(), hi = call.shape.MaxPosition();
-    const int64_t origin = lo + (hi - lo) / 2;
-    double steepest = 0.0;
-    for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
-    // exp(80) = 5e34: products of two such gains with ordinary numbers are
-    // finite, and what underflows is below 1e-30 of the score.
-    if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
-      Fail(
-          "a decaying rotation covers at most {:.0f} positions in float32, "
-          "got {} .. {}",
-          160.0 / steepest, lo, hi);
-    }
+    const int64_t origin = kernels::DecayOrigin(r, call.shape);
     for (const Tokens& t : call.queries) angles.emplace_back(r, t, 1.0, origin);
     if (turn == Turn::kAbsolute) {
       for (const Tokens& t : call.keys) {
@@ -309,7 +295,7 @@ inline void Plan::MakeBias(int threads) {
     const double* from = values.Data<double>() + h * values.size(1);
     float* to = bias->Values(h);
     for (size_t e = 0; e < bias->map.bucket.size(); ++e) {
-      to[e] = static_cast<float>(kToLog2 * from[bias->map.bucket[e]]);
+      to[e] = static_cast<float>(kLog2E * from[bias->map.bucket[e]]);
     }
     bias->Pad(h);
   });

@@ -19,8 +19,6 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
-
 // Keys a tile: long enough that keys and values are each read in long
 // stretches, 128 KiB at D = 128, and short enough that the scores of 32 rows,
 // 33 KiB, stay close.
@@ -278,7 +276,7 @@ inline void ChunkScorer::AddTerms(int64_t r, int64_t tile, Interval keys,
     const int64_t head = table_->values.size(0) == 1 ? 0 : h;
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       s[j] += static_cast<float>(
-          kToLog2 * table_->values.At(head, Bucket(table_->buckets, {}, r, j)));
+          kLog2E * table_->values.At(head, Bucket(table_->buckets, {}, r, j)));
     }
   } else if (ramp_ != nullptr) {
     AddRamp(h, m, keys, s);
@@ -292,7 +290,7 @@ inline void ChunkScorer::AddRel(const RelRows& rows, int64_t n, int64_t m,
                                 Interval keys, float* s) const {
   ForRuns(keys, [&](int64_t j, int64_t end) {
     int64_t rel = tokens_.position[static_cast<size_t>(j)] - m;
-    for (; j + kVector <= end; j += kVector, rel += kVector) {
+    for (; j + kLanesI <= end; j += kLanesI, rel += kLanesI) {
       hn::StoreU(
           hn::Add(hn::LoadU(kDF, s + j), hn::LoadU(kDF, rows.At(n, rel))), kDF,
           s + j);
@@ -304,12 +302,12 @@ inline void ChunkScorer::AddRel(const RelRows& rows, int64_t n, int64_t m,
 inline void ChunkScorer::AddRamp(int64_t h, int64_t m, Interval keys,
                                  float* s) const {
   const size_t head = static_cast<size_t>(h);
-  const float past = static_cast<float>(ramp_->past[head] * kToLog2);
-  const float future = static_cast<float>(-ramp_->future[head] * kToLog2);
+  const float past = static_cast<float>(ramp_->past[head] * kLog2E);
+  const float future = static_cast<float>(-ramp_->future[head] * kLog2E);
   const VF vpast = hn::Set(kDF, past), vfuture = hn::Set(kDF, future);
   ForRuns(keys, [&](int64_t j, int64_t end) {
     int64_t rel = tokens_.position[static_cast<size_t>(j)] - m;
-    for (; j + kVector <= end; j += kVector, rel += kVector) {
+    for (; j + kLanesI <= end; j += kLanesI, rel += kLanesI) {
       const VF x =
           hn::Add(hn::Iota(kDF, 0.0F), hn::Set(kDF, static_cast<float>(rel)));
       const VF slope = hn::IfThenElse(hn::Lt(x, hn::Zero(kDF)), vpast, vfuture);
@@ -336,7 +334,7 @@ inline void ChunkScorer::AddProfile(int64_t h, int64_t m, Interval keys,
     const double x = p.distance[static_cast<size_t>(distance)] * gain;
     while (segment > 0 && x < p.knots[segment - 1]) --segment;
     while (segment < p.knots.size() && x >= p.knots[segment]) ++segment;
-    s[j] += static_cast<float>(kToLog2 * (base[segment] + slope[segment] * x));
+    s[j] += static_cast<float>(kLog2E * (base[segment] + slope[segment] * x));
   }
 }
 
@@ -344,7 +342,7 @@ inline void ChunkScorer::AddProfile(int64_t h, int64_t m, Interval keys,
 inline void ChunkScorer::AddExtra(int64_t h, int64_t m, Interval keys,
                                   float* s) {
   const ExtraDot& dot = *call_.terms.extra_dot;
-  const int64_t padded = WholeVectors(dot.q_rows.size(2));
+  const int64_t padded = AlignUp(dot.q_rows.size(2), kLanesI);
   scratch_.table_row.Resize(padded);
   scratch_.extra_row.Resize(padded);
   StageRow(*plan_.extra_q, 0, dot.q_rows.size(0) == 1 ? 0 : h,
@@ -360,11 +358,11 @@ inline void ChunkScorer::AddExtra(int64_t h, int64_t m, Interval keys,
 
 // cap tanh(s / cap), with s and cap both in units of log2.
 inline void ChunkScorer::Cap(float* s, int64_t n) const {
-  const VF cap = hn::Set(kDF, static_cast<float>(call_.softcap * kToLog2));
+  const VF cap = hn::Set(kDF, static_cast<float>(call_.softcap * kLog2E));
   const VF inverse =
-      hn::Set(kDF, static_cast<float>(1.0 / (call_.softcap * kToLog2)));
+      hn::Set(kDF, static_cast<float>(1.0 / (call_.softcap * kLog2E)));
   // Past the end lies scratch.
-  for (int64_t j = 0; j < n; j += kVector) {
+  for (int64_t j = 0; j < n; j += kLanesI) {
     const VF x = hn::LoadU(kDF, s + j);
     hn::StoreU(hn::Mul(cap, hn::Tanh(kDF, hn::Mul(x, inverse))), kDF, s + j);
   }

@@ -7,8 +7,6 @@
 #define LOCUS_SRC_KERNELS_KEY_TABLE_INL_H_
 #endif
 
-#include <limits>
-
 #include "kernels/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,16 +18,6 @@ using kernels::Interval;
 using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
 constexpr DI kDI;
-
-constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
-constexpr int64_t kLanesI = static_cast<int64_t>(kLanes);
-constexpr int64_t kRowsI = static_cast<int64_t>(kRows);
-constexpr int64_t kColsI = static_cast<int64_t>(kCols);
-
-constexpr int64_t AlignDown(int64_t n, int64_t to) { return n / to * to; }
-constexpr int64_t AlignUp(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 // k_j.Tk[b] for one head, by bucket: [buckets][cols].
 class KeyTable {

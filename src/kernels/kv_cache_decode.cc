@@ -6,18 +6,11 @@
 #include "kernels/attention_kernels.h"
 #include "kernels/call.h"
 #include "kernels/decode.h"
-#include "kernels/kv_cache_rows.h"
 #include "locus/encoding.h"
 #include "locus/kv_cache.h"
+#include "locus/rotary.h"
 
 namespace locus {
-
-using kernels::RotationTable;
-using kernels::RowOf;
-
-// Rows of one key head (queries times heads of a group) up to which keys are
-// streamed; above, packing them pays.
-constexpr int64_t kStreamedRows = 32;
 
 // A call over the cached tokens: views of them, and options whose spans point
 // into this object or into the cache.
@@ -103,21 +96,11 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
   CheckTable(terms, "the queries would be rotated");
   const kernels::Call call(q, prepared.k, prepared.v, terms, prepared.options);
   const CallSizes& s = call.sizes;
-  AttentionResult result;
-  result.out =
-      Tensor::Zeros(q.dtype(), {s.batch, s.q_heads, s.q_len, s.value_dim});
-  float* lse = nullptr;
-  if (options.return_lse) {
-    result.lse = Tensor::Zeros(DType::kF32, {s.batch, s.q_heads, s.q_len});
-    lse = result.lse.MutableData<float>();
-  }
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
+  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
   const bool rotated = Stored().has_value();
-  const int64_t rows = s.q_len * (s.q_heads / s.kv_heads);
-  const int threads = kernels::ThreadsForElements(
-      s.batch * s.kv_heads * s.k_len * (s.head_dim + s.value_dim) *
-          ((rows + kStreamedRows - 1) / kStreamedRows),
-      options.threads);
-  if (rows <= kStreamedRows || (rotated && terms.q_table)) {
+  const int threads = kernels::ThreadsFor(s, options.threads);
+  if (kernels::FewRows(s, terms) || (rotated && terms.q_table)) {
     kernels::Decode(call, result.out, lse, threads, rotated);
   } else if (!rotated) {
     kernels::Forward(call, result.out, lse, threads);
@@ -126,23 +109,16 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
     // the rotation. (A query table would need them as they came.)
     Terms rest = terms;
     rest.rotate.reset();
-    Tensor turned = Tensor::Zeros(DType::kF32, q.shape());
-    std::vector<RotationTable> tables;
-    for (const kernels::Tokens& t : call.queries) {
-      tables.emplace_back(*terms.rotate, t, /*sign=*/0.0, /*origin=*/0,
-                          threads);
-    }
+    std::vector<int64_t> positions(static_cast<size_t>(s.batch * s.q_len));
     for (int64_t b = 0; b < s.batch; ++b) {
-      const RotationTable& table = tables[call.shared ? 0 : size_t(b)];
-      for (int64_t h = 0; h < s.q_heads; ++h) {
-        for (int64_t i = 0; i < s.q_len; ++i) {
-          const int64_t source = call.Queries(b).source[static_cast<size_t>(i)];
-          auto* row = static_cast<float*>(RowOf(turned, b, h, source));
-          call.q.Load(b, h, source, row);
-          kernels::RotateRow(*terms.rotate, table, i, row);
-        }
+      const kernels::Tokens& t = call.Queries(b);
+      for (size_t i = 0; i < t.source.size(); ++i) {
+        positions[static_cast<size_t>(b * s.q_len + t.source[i])] =
+            t.position[i];
       }
     }
+    const Tensor turned = Rotate(q.To(DType::kF32), *terms.rotate, positions,
+                                 /*inverse=*/false, threads);
     const kernels::Call whole(turned, prepared.k, prepared.v, rest,
                               prepared.options);
     kernels::Forward(whole, result.out, lse, threads);

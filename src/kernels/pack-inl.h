@@ -173,20 +173,7 @@ inline Packed::Packed(const Call& c, int n_threads)
 
   if (terms.rotate) {
     const Rotation& r = *terms.rotate;
-    // Decays are split between query and key around the middle, so that
-    // neither overflows float32 over a long range.
-    const int64_t lo = call.shape.MinPosition(), hi = call.shape.MaxPosition();
-    const int64_t origin = lo + (hi - lo) / 2;
-    double steepest = 0.0;
-    for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
-    // exp(80) = 5e34: a product of two such gains with ordinary q and k stays
-    // finite, and what underflows is below 1e-30 of the score.
-    if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
-      Fail(
-          "a decaying rotation covers at most {:.0f} positions in float32, "
-          "got {} .. {}",
-          160.0 / steepest, lo, hi);
-    }
+    const int64_t origin = kernels::DecayOrigin(r, call.shape);
     for (const Tokens& t : call.queries)
       q_angles.emplace_back(r, t, 1.0, origin, threads);
     for (const Tokens& t : call.keys)

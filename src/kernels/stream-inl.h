@@ -20,12 +20,6 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-constexpr int64_t kVector = static_cast<int64_t>(kLanes);
-
-constexpr int64_t WholeVectors(int64_t n) {
-  return (n + kVector - 1) / kVector * kVector;
-}
-
 // One vector of floats from any storage type.
 HWY_INLINE VF LoadFloats(const float* p) { return hn::LoadU(kDF, p); }
 HWY_INLINE VF LoadFloats(const hwy::bfloat16_t* p) {
@@ -56,19 +50,19 @@ HWY_INLINE VF LoadPart(const T* p) {
 
 // Puts x [dim] into the order of LoadPart, and back. An odd vector at the end
 // stays as it is.
-constexpr int64_t kPaired = 2 * kVector;
+constexpr int64_t kPaired = 2 * kLanesI;
 inline void ToParts(int64_t dim, float* x) {
   for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
     VF even, odd;
     hn::LoadInterleaved2(kDF, x + d, even, odd);
     hn::StoreU(even, kDF, x + d);
-    hn::StoreU(odd, kDF, x + d + kVector);
+    hn::StoreU(odd, kDF, x + d + kLanesI);
   }
 }
 inline void FromParts(int64_t dim, float* x) {
   for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
     const VF even = hn::LoadU(kDF, x + d);
-    const VF odd = hn::LoadU(kDF, x + d + kVector);
+    const VF odd = hn::LoadU(kDF, x + d + kLanesI);
     hn::StoreInterleaved2(even, odd, kDF, x + d);
   }
 }
@@ -199,7 +193,7 @@ HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
     MulAddFour<kR>(LoadPart<0>(k0 + d), LoadPart<0>(k1 + d),
                    LoadPart<0>(k2 + d), LoadPart<0>(k3 + d), q + d, ldq, acc);
     MulAddFour<kR>(LoadPart<1>(k0 + d), LoadPart<1>(k1 + d),
-                   LoadPart<1>(k2 + d), LoadPart<1>(k3 + d), q + d + kVector,
+                   LoadPart<1>(k2 + d), LoadPart<1>(k3 + d), q + d + kLanesI,
                    ldq, acc);
   }
   if (d < depth) {
@@ -302,7 +296,7 @@ HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
                               const float* HWY_RESTRICT p, int64_t ldp,
                               int64_t dim, float* HWY_RESTRICT out,
                               int64_t ldo) {
-  constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kVector;
+  constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kLanesI;
   const int64_t far = values.Far(dim), near = 8 * values.stride;
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {

@@ -37,19 +37,19 @@ HWY_INLINE void WithType(DType dtype, const F& f) {
 inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
                      int64_t padded, float* to) {
   const int64_t dim = rows.dim();
-  if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kVector) {
+  if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kLanesI) {
     rows.Load(b, h, i, to);
   } else {
     WithType(rows.dtype(), [&]<typename T>() {
       const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
       const RowsOf<T> row{from, rows.row_stride(), nullptr};
       const int64_t far = row.Far(dim), near = 4 * row.stride;
-      for (int64_t d = 0; d + kVector < dim; d += kVector) {
+      for (int64_t d = 0; d + kLanesI < dim; d += kLanesI) {
         FetchVectors<1>(from + d, far, near);
         hn::StoreU(LoadFloats(from + d), kDF, to + d);
       }
       // The last vector ends where the row ends.
-      hn::StoreU(LoadFloats(from + dim - kVector), kDF, to + dim - kVector);
+      hn::StoreU(LoadFloats(from + dim - kLanesI), kDF, to + dim - kLanesI);
     });
   }
   std::fill(to + dim, to + padded, 0.0F);
@@ -58,7 +58,7 @@ inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
 // a . b over whole vectors.
 inline float Dot(const float* a, const float* b, int64_t dim) {
   VF sum = hn::Zero(kDF);
-  for (int64_t d = 0; d < dim; d += kVector) {
+  for (int64_t d = 0; d < dim; d += kLanesI) {
     sum = hn::MulAdd(hn::LoadU(kDF, a + d), hn::LoadU(kDF, b + d), sum);
   }
   return hn::GetLane(hn::SumOfLanes(kDF, sum));
@@ -67,14 +67,14 @@ inline float Dot(const float* a, const float* b, int64_t dim) {
 // y += w x and y *= w over whole vectors.
 inline void AddScaled(float w, const float* x, int64_t dim, float* y) {
   const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kVector) {
+  for (int64_t d = 0; d < dim; d += kLanesI) {
     hn::StoreU(hn::MulAdd(vw, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
                kDF, y + d);
   }
 }
 inline void ScaleRow(float w, int64_t dim, float* y) {
   const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kVector) {
+  for (int64_t d = 0; d < dim; d += kLanesI) {
     hn::StoreU(hn::Mul(vw, hn::LoadU(kDF, y + d)), kDF, y + d);
   }
 }
@@ -92,7 +92,7 @@ HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
   a = LoadFloats(x);
   b = LoadFloats(x + 1);
 #else
-  const VF low = LoadFloats(x), high = LoadFloats(x + kVector);
+  const VF low = LoadFloats(x), high = LoadFloats(x + kLanesI);
   a = hn::ConcatEven(kDF, high, low);
   b = hn::ConcatOdd(kDF, high, low);
 #endif
@@ -107,7 +107,7 @@ HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
   const int64_t pairs = rotation.NumPairs();
   const bool halves = rotation.layout == PairLayout::kHalves;
   int64_t p = 0;
-  for (; p + kVector <= pairs; p += kVector) {
+  for (; p + kLanesI <= pairs; p += kLanesI) {
     const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
     VF a, b;
     if (halves) {

@@ -9,9 +9,11 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -30,7 +32,19 @@ constexpr size_t kLanes = HWY_LANES(float);
 constexpr size_t kRows = kLanes >= 16 ? 12 : 6;
 constexpr size_t kCols = 2 * kLanes;
 
-constexpr size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+constexpr int64_t kLanesI = static_cast<int64_t>(kLanes);
+constexpr int64_t kRowsI = static_cast<int64_t>(kRows);
+constexpr int64_t kColsI = static_cast<int64_t>(kCols);
+
+constexpr int64_t AlignDown(int64_t n, int64_t to) { return n / to * to; }
+constexpr int64_t AlignUp(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+// Scores live in the domain of exp2: every logit is multiplied by log2(e).
+constexpr double kLog2E = 1.4426950408889634;
 
 // sum_k A[k, r] B[k, 0..kCols), a row of two vectors for each r.
 //
@@ -208,6 +222,25 @@ HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
   const VF f = hn::Sub(x, hn::Sub(y, ref.shift));
   const VF power = hn::BitCast(kDF, hn::ShiftLeft<23>(hn::BitCast(di, y)));
   return hn::Mul(Exp2Fraction(f), power);
+}
+
+// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
+struct RowState {
+  float ref = kMinusInf;  // an integer, or -inf before the first key
+  float sum = 0.0F;
+};
+
+// 2^n for a whole number n <= 0; 0 below the range of float.
+inline float PowerOfTwo(float n) {
+  if (n < -126.0F) return 0.0F;
+  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// The natural logarithm of the sum of exponentials that a state stands for.
+inline float LogSumExp(const RowState& state) {
+  return static_cast<float>((static_cast<double>(state.ref) +
+                             std::log2(static_cast<double>(state.sum))) /
+                            kLog2E);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

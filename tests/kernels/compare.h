@@ -131,6 +131,34 @@ inline void ExpectParamsEqualReference(const Call& call,
   }
 }
 
+// Calls f(config, draw) for every subset of the terms and kind of bias; `draw`
+// is for the sizes, which f chooses.
+template <typename F>
+void ForEverySubset(uint64_t seed, const F& f) {
+  for (unsigned terms = 0; terms <= kAllTerms; ++terms) {
+    for (int kind = 0; kind < ((terms & kBias) != 0 ? 3 : 1); ++kind) {
+      CallConfig config;
+      config.terms = terms;
+      config.bias_kind = kind;
+      config.seed = seed + 3 * terms + static_cast<unsigned>(kind);
+      config.first_position = terms % 2 == 0 ? 0 : 1000;
+      CallMaker draw({.seed = config.seed + 1});
+      config.batch = draw.Draw(1, 2);
+      SCOPED_TRACE(::testing::Message()
+                   << "terms " << terms << ", bias kind " << kind);
+      f(config, draw);
+    }
+  }
+}
+
+// The terms of an encoding for a call.
+inline void Lower(const Encoding& encoding, Call& call) {
+  const AttentionOptions options = call.Options();
+  const CallSizes sizes = CheckCall(call.q, call.k, call.v, options);
+  call.terms =
+      encoding.Lower(CallMask(sizes, options).ShapeOf(sizes, options)).terms;
+}
+
 // Runs `f` under every SIMD target of this machine.
 template <typename F>
 void OnEveryTarget(const F& f) {
