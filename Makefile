@@ -15,6 +15,7 @@ help:
 
 setup:
 	@tools/setup.sh
+	@tools/python.sh
 
 build: setup
 	@echo "locus: building (build/release)"

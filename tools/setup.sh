@@ -2,11 +2,11 @@
 # Installs the Debian packages that build and tests need, if any is missing.
 set -eu
 
-packages="g++ cmake ninja-build pkg-config git
+packages="g++ cmake ninja-build pkg-config git ccache
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libmpfr-dev
   libbenchmark-dev libopenblas-dev
-  gnuplot-nox fonts-dejavu-core python3"
+  gnuplot-nox fonts-dejavu-core python3 python3-dev python3-venv"
 
 missing=""
 for package in $packages; do

@@ -19,15 +19,29 @@ PROMISE = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 def files(root):
     listed = subprocess.run(
-        ["git", "-C", root, "ls-files", "-z", "--cached", "--others",
-         "--exclude-standard"],
-        capture_output=True, check=False)
+        [
+            "git",
+            "-C",
+            root,
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ],
+        capture_output=True,
+        check=False,
+    )
     if listed.returncode == 0:
-        return [root / name for name in listed.stdout.decode().split("\0")
-                if name]
-    return [path for path in root.rglob("*")
-            if not any(part == "build" or part.startswith(".")
-                       for part in path.relative_to(root).parts)]
+        return [root / name for name in listed.stdout.decode().split("\0") if name]
+    return [
+        path
+        for path in root.rglob("*")
+        if not any(
+            part == "build" or part.startswith(".")
+            for part in path.relative_to(root).parts
+        )
+    ]
 
 
 def main():

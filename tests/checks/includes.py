@@ -82,8 +82,10 @@ def check_public(root):
             elif name != "locus.h":
                 other = header_room(target.removeprefix("locus/"))
                 if other not in PUBLIC[room]:
-                    yield (f'include/locus/{name}: "{target}" points from '
-                           f"{room} to {other}")
+                    yield (
+                        f'include/locus/{name}: "{target}" points from '
+                        f"{room} to {other}"
+                    )
 
 
 def check_sources(root):
@@ -126,8 +128,11 @@ def check_documented(root):
     page = root / "docs" / "architecture.md"
     text = page.read_text(encoding="utf-8")
     rooms = [f"src/{p.name}/" for p in (root / "src").iterdir() if p.is_dir()]
-    rooms += [f"{app}/" for app in ("bench", "cli", "examples", "tests", "include/locus")
-              if (root / app).is_dir()]
+    rooms += [
+        f"{app}/"
+        for app in ("bench", "cli", "examples", "tests", "include/locus")
+        if (root / app).is_dir()
+    ]
     for room in sorted(rooms):
         if f"`{room}`" not in text:
             yield f"docs/architecture.md does not list `{room}`"
@@ -135,10 +140,11 @@ def check_documented(root):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    problems = [problem
-                for check in (check_public, check_sources, check_apps,
-                              check_documented)
-                for problem in check(root)]
+    problems = [
+        problem
+        for check in (check_public, check_sources, check_apps, check_documented)
+        for problem in check(root)
+    ]
     for problem in problems:
         print(problem)
     sys.exit(1 if problems else 0)

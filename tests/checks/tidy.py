@@ -21,12 +21,15 @@ def main():
     root, build = (pathlib.Path(arg).resolve() for arg in sys.argv[1:3])
     commands = build / "compile_commands.json"
     if not commands.exists():
-        sys.exit(f"{commands} is missing: configure with "
-                 "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
-    compiled = {pathlib.Path(entry["file"])
-                for entry in json.loads(commands.read_text())}
-    sources = sorted(path for path in compiled
-                     if any(path.is_relative_to(root / f) for f in FOLDERS))
+        sys.exit(
+            f"{commands} is missing: configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
+        )
+    compiled = {
+        pathlib.Path(entry["file"]) for entry in json.loads(commands.read_text())
+    }
+    sources = sorted(
+        path for path in compiled if any(path.is_relative_to(root / f) for f in FOLDERS)
+    )
     if not sources:
         sys.exit(f"{commands} has no source of {', '.join(FOLDERS)}")
 
@@ -39,15 +42,23 @@ def main():
 
     def tidy(path):
         stamp = stamps / path.relative_to(root).as_posix().replace("/", "-")
-        if stamp.exists() and stamp.stat().st_mtime > max(
-                newest, path.stat().st_mtime):
+        if stamp.exists() and stamp.stat().st_mtime > max(newest, path.stat().st_mtime):
             return True
         run = subprocess.run(
-            ["clang-tidy-14", "-p", build, "--quiet",
-             "--warnings-as-errors=*",
-             # The commands may be those of another compiler.
-             "--extra-arg=-Wno-unknown-warning-option", path],
-            capture_output=True, text=True, check=False)
+            [
+                "clang-tidy-14",
+                "-p",
+                build,
+                "--quiet",
+                "--warnings-as-errors=*",
+                # The commands may be those of another compiler.
+                "--extra-arg=-Wno-unknown-warning-option",
+                path,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if run.returncode != 0:
             print(run.stdout, run.stderr if not run.stdout else "", sep="")
             return False

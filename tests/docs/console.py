@@ -25,14 +25,22 @@ def run(locus, command, folder):
     if words[0] != "locus":
         sys.exit(f"not a locus command: {command}")
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
-    return subprocess.run([locus, *words[1:]], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False,
-                          cwd=folder, env=environment).stdout
+    return subprocess.run(
+        [locus, *words[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=environment,
+    ).stdout
 
 
 def matches(shown, printed):
-    pattern = "".join(r"(?:.*\n)*?" if line == "…\n" else re.escape(line)
-                      for line in shown.splitlines(True))
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "…\n" else re.escape(line)
+        for line in shown.splitlines(True)
+    )
     return re.fullmatch(pattern, printed) is not None
 
 
@@ -49,9 +57,14 @@ def main():
                 commands += 1
                 if not matches(shown, printed):
                     wrong += 1
-                    sys.stdout.writelines(difflib.unified_diff(
-                        printed.splitlines(True), shown.splitlines(True),
-                        f"locus: {command}", page))
+                    sys.stdout.writelines(
+                        difflib.unified_diff(
+                            printed.splitlines(True),
+                            shown.splitlines(True),
+                            f"locus: {command}",
+                            page,
+                        )
+                    )
     if commands == 0:
         sys.exit("no page has a command to run")
     sys.exit(1 if wrong else 0)

@@ -21,8 +21,10 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_TEST = re.compile(r"`([A-Z]\w*Test)\.([A-Z]\w*)`")
 DEFINED_TEST = re.compile(r"^TEST(?:_[PF])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
-COMMAND = re.compile(r"`locus (check|show) ([a-z0-9-]+)((?: -o \S+)*)`"
-                     r"(?::\s+([a-z-]+)\s+(yes|no)\b)?")
+COMMAND = re.compile(
+    r"`locus (check|show) ([a-z0-9-]+)((?: -o \S+)*)`"
+    r"(?::\s+([a-z-]+)\s+(yes|no)\b)?"
+)
 
 
 def table(text, *columns):
@@ -30,15 +32,16 @@ def table(text, *columns):
     header = None
     rows = []
     for line in text.splitlines():
-        cells = [c.strip().replace("\\|", "|")
-                 for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        cells = [
+            c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]
+        ]
         if header is None:
             if set(columns) <= set(cells):
                 header = cells
         elif not cells:
             break
         elif not set(cells[0]) <= set("-: "):
-            rows.append(dict(zip(header, cells)))
+            rows.append(dict(zip(header, cells, strict=True)))
     return rows
 
 
@@ -56,8 +59,9 @@ class Documents:
         self.locus = locus
         self.faults = []
         self.pages = sorted([root / "README.md", *root.glob("docs/*.md")])
-        output = subprocess.run([locus, "list", "--json"], capture_output=True,
-                                check=True, text=True).stdout
+        output = subprocess.run(
+            [locus, "list", "--json"], capture_output=True, check=True, text=True
+        ).stdout
         self.encodings = json.loads(output)["encodings"]
 
     def expect(self, page, holds, fault):
@@ -68,29 +72,43 @@ class Documents:
         """`facts` maps a column to the text it must hold for an encoding."""
         page = self.root / name
         rows = table(page.read_text(encoding="utf-8"), "encoding", *facts)
-        names = [m.group(1) if (m := re.search(r"`([^`]+)`", row["encoding"])) else ""
-                 for row in rows]
+        names = [
+            m.group(1) if (m := re.search(r"`([^`]+)`", row["encoding"])) else ""
+            for row in rows
+        ]
         expected = [e["name"] for e in self.encodings]
-        self.expect(page, names == expected,
-                    f"the table has {names}, the list has {expected}")
-        for row, listed in zip(rows, self.encodings):
+        self.expect(
+            page, names == expected, f"the table has {names}, the list has {expected}"
+        )
+        for row, listed in zip(rows, self.encodings, strict=True):
             for column, fact in facts.items():
-                self.expect(page, row[column] == fact(listed),
-                            f"{listed['name']}: {column} is '{row[column]}', "
-                            f"the list says '{fact(listed)}'")
+                self.expect(
+                    page,
+                    row[column] == fact(listed),
+                    f"{listed['name']}: {column} is '{row[column]}', "
+                    f"the list says '{fact(listed)}'",
+                )
 
     def check_sections(self):
         page = self.root / "docs/encodings.md"
         text = page.read_text(encoding="utf-8")
         for e in self.encodings:
-            section = re.search(rf"^## {e['name']}$(.*?)(?=^## |\Z)", text,
-                                re.MULTILINE | re.DOTALL)
+            section = re.search(
+                rf"^## {e['name']}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
+            )
             self.expect(page, section, f"no section '## {e['name']}'")
             if section:
-                for part in (f"pictures/{e['name']}.png", "../src/encodings/",
-                             "../tests/encodings/", "```cpp\n"):
-                    self.expect(page, part in section.group(1),
-                                f"section {e['name']} lacks {part.strip()}")
+                for part in (
+                    f"pictures/{e['name']}.png",
+                    "../src/encodings/",
+                    "../tests/encodings/",
+                    "```cpp\n",
+                ):
+                    self.expect(
+                        page,
+                        part in section.group(1),
+                        f"section {e['name']} lacks {part.strip()}",
+                    )
 
     def check_links(self, page):
         text = FENCE.sub("", page.read_text(encoding="utf-8"))
@@ -101,14 +119,22 @@ class Documents:
             target = (page.parent / path).resolve() if path else page
             self.expect(page, target.exists(), f"{link} leads nowhere")
             if fragment and target.exists():
-                self.expect(page, fragment in slugs(target.read_text(encoding="utf-8")),
-                            f"{link}: no such heading")
+                self.expect(
+                    page,
+                    fragment in slugs(target.read_text(encoding="utf-8")),
+                    f"{link}: no such heading",
+                )
 
     def check_tests(self, page):
-        defined = {match for path in self.root.glob("tests/**/*_test.cc")
-                   for match in DEFINED_TEST.findall(path.read_text(encoding="utf-8"))}
+        defined = {
+            match
+            for path in self.root.glob("tests/**/*_test.cc")
+            for match in DEFINED_TEST.findall(path.read_text(encoding="utf-8"))
+        }
         for suite, case in NAMED_TEST.findall(page.read_text(encoding="utf-8")):
-            self.expect(page, (suite, case) in defined, f"there is no test {suite}.{case}")
+            self.expect(
+                page, (suite, case) in defined, f"there is no test {suite}.{case}"
+            )
 
     def check_commands(self, page):
         text = page.read_text(encoding="utf-8")
@@ -116,10 +142,14 @@ class Documents:
             line = [command, name, *options.split()]
             if prop:
                 line += ["--require", f"{prop}={verdict}"]
-            done = subprocess.run([self.locus, *line], capture_output=True, text=True,
-                                  check=False)
-            self.expect(page, done.returncode == 0,
-                        f"`locus {' '.join(line)}` fails: {done.stderr.strip()}")
+            done = subprocess.run(
+                [self.locus, *line], capture_output=True, text=True, check=False
+            )
+            self.expect(
+                page,
+                done.returncode == 0,
+                f"`locus {' '.join(line)}` fails: {done.stderr.strip()}",
+            )
 
 
 def terms(listed):
@@ -133,12 +163,15 @@ def yes_no(listed):
 def main():
     documents = Documents(pathlib.Path(sys.argv[1]).resolve(), sys.argv[2])
     documents.check_table("README.md", {"terms": terms, "trained": yes_no})
-    documents.check_table("docs/encodings.md", {
-        "terms": terms,
-        "position": lambda e: e["reference"],
-        "trained": yes_no,
-        "past the length": lambda e: e["extrapolates"],
-    })
+    documents.check_table(
+        "docs/encodings.md",
+        {
+            "terms": terms,
+            "position": lambda e: e["reference"],
+            "trained": yes_no,
+            "past the length": lambda e: e["extrapolates"],
+        },
+    )
     documents.check_sections()
     for page in documents.pages:
         documents.check_links(page)

@@ -40,15 +40,17 @@ int main() {{
 def main():
     text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
     section, blocks = "", []
-    for heading, block in re.findall(r"^## ([^\n]*)$|^```cpp\n(.*?)^```$", text,
-                                     re.MULTILINE | re.DOTALL):
+    for heading, block in re.findall(
+        r"^## ([^\n]*)$|^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
         section = heading or section
         if block:
             blocks.append(f'  {{\n{block}all &= Serves(encoding, "{section}");\n  }}\n')
     if not blocks:
         sys.exit("no ```cpp block found")
-    pathlib.Path(sys.argv[2]).write_text(PROGRAM.format(blocks="".join(blocks)),
-                                         encoding="utf-8")
+    pathlib.Path(sys.argv[2]).write_text(
+        PROGRAM.format(blocks="".join(blocks)), encoding="utf-8"
+    )
 
 
 main()

@@ -8,13 +8,17 @@ add_test(NAME package.install COMMAND
   ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${package_prefix})
 set_tests_properties(package.install PROPERTIES FIXTURES_SETUP package_installed)
 
-# A second build of the library, shared, from scratch.
+# Builds from scratch compile the same files with the same flags once more.
+set(package_launcher -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}
+  -DCMAKE_BUILD_TYPE=Release)
+
+# A second build of the library, shared.
 add_test(NAME package.install_shared COMMAND ${CMAKE_CTEST_COMMAND}
   --build-and-test ${PROJECT_SOURCE_DIR} ${package_shared}/build
   --build-generator ${CMAKE_GENERATOR} --build-target install
   --build-options -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
-    -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=ON -DLOCUS_TESTS=OFF
-    -DLOCUS_CLI=OFF -DCMAKE_INSTALL_PREFIX=${package_shared}/prefix)
+    ${package_launcher} -DBUILD_SHARED_LIBS=ON -DLOCUS_TESTS=OFF
+    -DLOCUS_CLI=OFF -DLOCUS_BENCH=OFF -DCMAKE_INSTALL_PREFIX=${package_shared}/prefix)
 set_tests_properties(package.install_shared PROPERTIES
   FIXTURES_SETUP package_installed_shared)
 
@@ -34,7 +38,7 @@ locus_consumer(find_package package_installed find_package
 locus_consumer(find_package_shared package_installed_shared find_package
   -DCMAKE_PREFIX_PATH=${package_shared}/prefix)
 locus_consumer(add_subdirectory "" add_subdirectory
-  -DLOCUS_SOURCE=${PROJECT_SOURCE_DIR})
+  ${package_launcher} -DLOCUS_SOURCE=${PROJECT_SOURCE_DIR})
 
 add_test(NAME package.pkg_config COMMAND
   ${package_dir}/pkg_config/build.sh ${CMAKE_CXX_COMPILER}

@@ -1,0 +1,621 @@
+"""Positional encodings for transformer attention, fused on the CPU."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+class Encoding:
+    """
+    A positional encoding: parameters, and how they enter attention. Tables are shared, not copied.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the list, such as "rope"."""
+
+    def params(self) -> dict:
+        """The trainable parameters: name -> array, shared."""
+
+    def with_params(self, values: dict) -> Encoding:
+        """The same encoding with other parameter values, by name."""
+
+    def embed(self, positions: Any) -> Any:
+        """
+        For encodings of the input: the rows [n, d_model] (float64) that are added to x. Others raise ValueError.
+        """
+
+    def __repr__(self) -> str: ...
+
+class NoPosition(Encoding):
+    """Plain attention: no position at all."""
+
+    def __init__(self) -> None: ...
+
+class Index(Encoding):
+    """
+    E[pos] = pos, on every channel of x [.., dim] or appended as one more (mode "concatenate").
+    """
+
+    def __init__(self, dim: int, mode: str = "add") -> None: ...
+
+class NormalisedIndex(Encoding):
+    """
+    E[pos] = pos / (length - 1); without a length, the last position of the call counts as 1.
+    """
+
+    def __init__(
+        self, dim: int, mode: str = "add", length: int | None = None
+    ) -> None: ...
+
+class Binary(Encoding):
+    """
+    Channel c of E[pos] is bit c of pos, least significant first; channels from bits to dim are zero.
+    """
+
+    def __init__(self, bits: int, dim: int = 0) -> None: ...
+
+class SineOnly(Encoding):
+    """
+    E[pos, j] = sin(pos / base^(j / dim)): the step before sines and cosines in pairs.
+    """
+
+    def __init__(self, dim: int, base: float = 10000.0) -> None: ...
+
+class Sinusoidal(Encoding):
+    """
+    Vaswani et al. (2017): sin and cos of (pos + offset) / base^(2i / dim).
+
+    layout: "interleaved" (sin at 2i, cos at 2i + 1), "halves" (all sines, then all cosines: RoFormer) or "halves-inclusive" (halves with base^(i / (dim / 2 - 1)): Whisper, M2M100).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        base: float = 10000.0,
+        layout: str = "interleaved",
+        offset: int = 0,
+    ) -> None: ...
+
+class Learned(Encoding):
+    """
+    x + table[pos + offset], table [L, d_model]. A position without a row is a ValueError. OPT and BART have offset 2, RoBERTa padding_idx + 1.
+    """
+
+    def __init__(self, table: Any, offset: int = 0) -> None: ...
+    def resized(self, length: int, kernel: str) -> Learned:
+        """
+        The table stretched or shrunk to `length` rows, by "linear" or "bicubic" (a = -0.75) interpolation as in PyTorch (align_corners = False).
+        """
+
+    def resized_2d(
+        self,
+        from_grid: tuple[int, int],
+        to_grid: tuple[int, int],
+        kernel: str = "bicubic",
+        prefix: int = 0,
+    ) -> Learned:
+        """
+        The same for a raster of (height, width) rows after `prefix` rows that stay as they are.
+        """
+
+class Shaw(Encoding):
+    """
+    Shaw et al. (2018): k_n + keys[r], v_n + values[r] with r = clip(m - n, r_min, r_max) - r_min.
+
+    keys, values: [r_max - r_min + 1, D] shared by the heads, or [heads, r_max - r_min + 1, D]; either may be None. Without bounds the clip is symmetric.
+    """
+
+    def __init__(
+        self,
+        keys: Any | None,
+        values: Any | None = None,
+        r_min: int | None = None,
+        r_max: int | None = None,
+    ) -> None: ...
+
+class KeyOffset(Encoding):
+    """
+    f_k = W_K x_n + rows[m - n + M - 1]: Shaw's keys without clipping. rows [2M - 1, D] or [heads, 2M - 1, D].
+    """
+
+    def __init__(self, rows: Any) -> None: ...
+
+class TransformerXL(Encoding):
+    """
+    Dai et al. (2019): (q_i + u).k_j + (q_i + v).r[m - n + M - 1].
+
+    r [heads, 2M - 1, D]; u, v [heads, D].
+    """
+
+    def __init__(self, r: Any, u: Any, v: Any) -> None: ...
+    @staticmethod
+    def sinusoidal_keys(w_r: Any, reach: int) -> Any:
+        """
+        r [heads, 2 reach - 1, D] = W_r s(m - n), with s the sinusoid of the offset ([sin, cos] halves) and w_r [heads, D, d_model].
+        """
+
+class Deberta(Encoding):
+    """
+    He et al. (2021): (q_i.k_j + q_i.c2p[b] + k_j.p2c[b]) / sqrt(terms * D).
+
+    c2p: projected position keys, p2c: projected position queries, each [heads, 2 * span, D] or None. span = position_buckets, or max_relative_positions where position_buckets is 0 (v1).
+    """
+
+    def __init__(
+        self,
+        c2p: Any | None,
+        p2c: Any | None,
+        position_buckets: int,
+        max_relative_positions: int,
+    ) -> None: ...
+
+class Tupe(Encoding):
+    """
+    Ke et al. (2021): (q_i.k_j + q_pos[m].k_pos[n]) / sqrt(2D) + bias[h, m - n].
+
+    q_pos, k_pos: p U_q and p U_k [heads, L, E]; bias [heads, 2M - 1] or None. cls [heads, 2] resets the position part of cls_position: where it attends, and where it is attended to.
+    """
+
+    def __init__(
+        self,
+        q_pos: Any,
+        k_pos: Any,
+        bias: Any | None = None,
+        cls: Any | None = None,
+        cls_position: int = 0,
+    ) -> None: ...
+
+class T5Bias(Encoding):
+    """
+    Raffel et al. (2020): s + table[bucket(n - m), h].
+
+    table [buckets, heads], as checkpoints store it. The scale stays 1 / sqrt(D) unless the call gives another; T5 itself passes scale=1.
+    """
+
+    def __init__(
+        self, table: Any, max_distance: int = 128, bidirectional: bool = False
+    ) -> None: ...
+
+class Alibi(Encoding):
+    """
+    Press et al. (2022): s - slope_h |m - n|.
+
+    slopes [heads] replace the geometric ones 2^(-bias_max j / heads); future_slopes [heads] those towards later keys.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        bias_max: float = 8.0,
+        slopes: Sequence[float] | None = None,
+        future_slopes: Sequence[float] | None = None,
+    ) -> None: ...
+    @staticmethod
+    def slopes(heads: int, bias_max: float = 8.0) -> list[float]:
+        """The geometric slopes, for any number of heads, as BLOOM has them."""
+
+class Kerple(Encoding):
+    """
+    Chi et al. (2022): s - r1 ln(1 + r2 |m - n|) (kind "logarithmic") or s - r1 |m - n|^r2 ("power"). r1, r2 [heads].
+    """
+
+    def __init__(self, kind: str, r1: Any, r2: Any) -> None: ...
+
+class Fire(Encoding):
+    """
+    Li et al. (2024): s + f(psi(m - n) / psi(max(m, threshold))) with psi(x) = ln(|c x| + 1) and f(x) = w2 relu(w1 x + b1) + b2.
+
+    w1, b1 [width]; w2 [heads, width]; b2 [heads]; c, threshold [1].
+    """
+
+    def __init__(
+        self,
+        w1: Any,
+        b1: Any,
+        w2: Any,
+        b2: Any,
+        c: Any,
+        threshold: Any,
+        epsilon: float = 1e-06,
+    ) -> None: ...
+
+class Sandwich(Encoding):
+    """
+    Chi et al. (2023): the sinusoids' own inner product as a bias, steeper for later heads.
+    """
+
+    def __init__(self, heads: int, dim: int = 128, base: float = 10000.0) -> None: ...
+
+class SwinBias(Encoding):
+    """
+    Liu et al. (2021): s + table[(dy + height - 1)(2 width - 1) + dx + width - 1, h].
+
+    table [(2 height - 1)(2 width - 1), heads]; positions are raster indices y * width + x. With cls, position 0 is a [CLS] token and the table has three rows more (BEiT).
+    """
+
+    def __init__(
+        self, table: Any, height: int, width: int, cls: bool = False
+    ) -> None: ...
+
+class Rope(Encoding):
+    """
+    Su et al. (2021): pairs of channels of q and k rotated by pos * base^(-2i / rotary_dim).
+
+    layout has no default: "interleaved" pairs (2i, 2i + 1) or "halves" (i, i + rotary_dim / 2). rotary_dim: how many channels rotate, the first ones or (place="trailing") the last. scaling: a dict as in config.json, such as {"rope_type": "linear", "factor": 4.0}; a key it does not use is a ValueError. frequencies [rotary_dim / 2]: radians per position, given. angles: "exact" (float64 from the integer position) or "float32" (as Hugging Face computes them). softmax_factor multiplies the scale of the scores (DeepSeek).
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        layout: str,
+        base: float = 10000.0,
+        rotary_dim: int | None = None,
+        scaling: Any | None = None,
+        angles: str = "exact",
+        *,
+        place: str = "leading",
+        frequencies: Sequence[float] | None = None,
+        softmax_factor: float = 1.0,
+        temperature_beta: float = 0.0,
+        temperature_shift: int = 0,
+        temperature_span: int = 8192,
+    ) -> None: ...
+    def frequencies(self, length: int = 1) -> list[float]:
+        """
+        Radians per position, [rotary_dim / 2], for sequences of `length` tokens (dynamic and longrope scalings change with it).
+        """
+
+    def gain(self, length: int = 1) -> float:
+        """What multiplies cos and sin (YaRN, LongRoPE)."""
+
+    def cos_sin(self, positions: Any, length: int = 1) -> tuple:
+        """cos and sin [n, rotary_dim / 2], float32, times the gain."""
+
+    @property
+    def changes_with_length(self) -> bool:
+        """
+        Whether the frequencies depend on the length: cached keys then age, see KvCache.rerotate.
+        """
+
+class Rope2D(Encoding):
+    """
+    Axial 2-D RoPE: the first half of the pairs rotates by the row, the second by the column. Positions are raster indices y * width + x.
+    """
+
+    def __init__(
+        self, head_dim: int, layout: str, width: int, base: float = 10000.0
+    ) -> None: ...
+
+class MRope(Encoding):
+    """
+    M-RoPE: pairs dealt to time, height and width. sections: pairs of each, head_dim / 2 in all; dealing "chunked" (Qwen2-VL) or "interleaved" (Qwen3-VL). Positions are pack_position(t, h, w).
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        layout: str,
+        sections: Sequence[int],
+        dealing: str = "chunked",
+        base: float = 1000000.0,
+    ) -> None: ...
+
+class XPos(Encoding):
+    """
+    Sun et al. (2022): RoPE whose pairs also decay with the offset, ((2i / D + gamma) / (1 + gamma))^((m - n) / scale_base).
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        layout: str,
+        base: float = 10000.0,
+        scale_base: float = 512.0,
+        gamma: float = 0.4,
+    ) -> None: ...
+
+def pack_position(t: int, h: int, w: int) -> int:
+    """
+    One int64 position from time, row and column, for MRope. Text tokens have t = h = w.
+    """
+
+class EncodingInfo:
+    """One row of encodings()."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def class_name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def formula(self) -> str: ...
+    @property
+    def paper(self) -> str: ...
+    @property
+    def models(self) -> str: ...
+    @property
+    def reference(self) -> str: ...
+    @property
+    def trainable(self) -> bool: ...
+    @property
+    def extrapolates(self) -> str: ...
+    @property
+    def options(self) -> str: ...
+    def example(
+        self,
+        heads: int = 8,
+        head_dim: int = 64,
+        length: int = 128,
+        seed: int = 1,
+        **options: Any,
+    ) -> Encoding:
+        """
+        A ready-made instance: formulas with their usual constants, tables random. options: the encoding's own, see .options.
+        """
+
+    def __repr__(self) -> str: ...
+
+def encodings() -> list:
+    """Every encoding, with its formula, paper and properties."""
+
+class Property:
+    """One question, measured."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def measure(self) -> str: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def sentence(self) -> str: ...
+    def __repr__(self) -> str: ...
+
+class CheckReport:
+    """What check() found."""
+
+    @property
+    def encoding(self) -> str: ...
+    @property
+    def properties(self) -> list[Property]: ...
+    def __getitem__(self, name: str) -> Property: ...
+    def __repr__(self) -> str: ...
+
+def check(
+    encoding: Encoding,
+    heads: int = 8,
+    head_dim: int = 64,
+    length: int = 128,
+    seed: int = 1,
+) -> CheckReport:
+    """
+    What an encoding can and cannot do, measured on random tokens: order, uniqueness, relativity, decay and more. encoding: an instance, or a name of encodings().
+    """
+
+def explain(
+    encoding: Encoding,
+    heads: int = 8,
+    head_dim: int = 64,
+    length: int = 128,
+    causal: bool = False,
+) -> str:
+    """
+    The terms that an encoding becomes for a call of these sizes, in words.
+    """
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    encoding: Encoding | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: Any | None = None,
+    softcap: float | None = None,
+    q_positions: Any | None = None,
+    k_positions: Any | None = None,
+    key_lengths: Any | None = None,
+    q_segments: Any | None = None,
+    k_segments: Any | None = None,
+    return_lse: bool = False,
+    threads: int | None = None,
+) -> Any:
+    """
+    Fused attention with positions, in memory that grows with the length.
+
+        s_ij = scale (rot(q_i).rot(k_j) + ...) + bias    o = softmax(s) v
+
+    q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv]: NumPy arrays or anything on the CPU that speaks DLPack, of float32, bfloat16 or float16 and any strides; Hq is a multiple of Hkv. Returns [B, Hq, Lq, Dv] in the type and framework of q; with return_lse also lse [B, Hq, Lq] (float32).
+
+    encoding: one of the classes of this module; None is no position.
+    causal: key positions after the query's are hidden.
+    scale: of the dot products; None is the encoding's own, usually 1 / sqrt(D).
+    window: an int w hides offsets m - n >= w (and <= -w unless causal); a pair (left, right) keeps -right <= m - n <= left.
+    softcap: cap * tanh(s / cap), bias included.
+    q_positions, k_positions: integers [L] or [B, L]; by default keys count from 0 and the last query stands at the last key.
+    key_lengths [B]: only so many keys of a sequence exist.
+    q_segments, k_segments: integers [L] or [B, L]; tokens see their own segment only (packed sequences).
+    threads: None is all of the machine's. Results do not depend on it.
+
+    A query that sees no key yields zeros and lse = -inf.
+    """
+
+def attention_backward(
+    d_out: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    encoding: Encoding | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: Any | None = None,
+    softcap: float | None = None,
+    q_positions: Any | None = None,
+    k_positions: Any | None = None,
+    key_lengths: Any | None = None,
+    q_segments: Any | None = None,
+    k_segments: Any | None = None,
+    threads: int | None = None,
+) -> Any:
+    """
+    Gradients of sum(d_out * out): (d_q, d_k, d_v, d_params).
+
+    out and lse are what attention returned with return_lse=True for the same arguments. d_params: name -> gradient, for every trainable parameter of the encoding, in the parameter's shape and type. The same bits for any number of threads.
+    """
+
+def merge(a: Any, b: Any) -> Any:
+    """
+    Joins (out, lse) of the same queries over two disjoint sets of keys: what one call over all of them gives.
+    """
+
+def linear_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    encoding: Encoding | None = None,
+    *,
+    causal: bool = False,
+    feature_map: Callable[[Any], Any] | None = None,
+    q_positions: Any | None = None,
+    k_positions: Any | None = None,
+) -> Any:
+    """
+    Linear attention with rotary positions, O(N), in float64:
+
+        o_i = sum_j (R_m phi(q_i)).(R_n phi(k_j)) v_j / sum_j phi(q_i).phi(k_j)
+
+    feature_map: a function of one row [D] -> [F], not negative; None is elu(x) + 1. Biases and tables cannot be factored and are refused.
+    """
+
+def pack(lengths: Any) -> tuple:
+    """
+    (positions, segments) of sequences packed end to end: [3, 2] gives [0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].
+    """
+
+def rotate(
+    x: Any,
+    encoding: Encoding,
+    positions: Any | None = None,
+    inverse: bool = False,
+    *,
+    axes: str | None = None,
+    inplace: bool = False,
+    threads: int | None = None,
+) -> Any:
+    """
+    x rotated by Rope, Rope2D or MRope, in the type and framework of x.
+
+    x [B, H, L, D], [H, L, D] or [L, D]; axes="BLHD" (or "LHD", "BLD") says otherwise. positions: integers [L] or [B, L], by default 0 .. L - 1. inverse undoes the rotation. inplace writes to x and returns it.
+    """
+
+def rotate_with(
+    x: Any,
+    cos: Any,
+    sin: Any,
+    *,
+    layout: str,
+    rotary_dim: int | None = None,
+    positions: Any | None = None,
+    inverse: bool = False,
+    axes: str | None = None,
+    threads: int | None = None,
+) -> Any:
+    """
+    x rotated by given tables.
+
+    cos, sin: [rows, rotary_dim / 2], or [rows, rotary_dim] with each value twice as Hugging Face keeps them. positions: the row of each token, integers [L] or [B, L], by default 0 .. L - 1. layout: "interleaved" or "halves", without a default. rotary_dim: how many leading channels rotate; None is all. Axes as for rotate.
+    """
+
+class KvCache:
+    """
+    Keys and values of the tokens so far, for decoding token by token.
+
+    Keys are stored rotated, once, when they are appended. dtype ("float32", "bfloat16" or "float16") is storage; arithmetic is in float32. q_heads: of the encodings, where they differ from kv_heads. A cache whose keys were rotated by one table refuses another, see rerotate.
+    """
+
+    def __init__(
+        self,
+        kv_heads: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        *,
+        batch: int = 1,
+        dtype: str = "float32",
+        capacity: int = 0,
+        q_heads: int | None = None,
+    ) -> None: ...
+    def append(
+        self,
+        k: Any,
+        v: Any,
+        encoding: Encoding | None = None,
+        *,
+        positions: Any | None = None,
+        lengths: Any | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """
+        Adds unrotated keys k [B, Hkv, n, D] and values v [B, Hkv, n, Dv].
+
+        positions: integers [n] or [B, n], by default each sequence goes on by one. lengths [B]: only so many tokens of a sequence.
+        """
+
+    def decode(
+        self,
+        q: Any,
+        encoding: Encoding | None = None,
+        *,
+        causal: bool = True,
+        scale: float | None = None,
+        window: Any | None = None,
+        softcap: float | None = None,
+        q_positions: Any | None = None,
+        key_lengths: Any | None = None,
+        return_lse: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """
+        Attends q [B, Hq, Lq, D], unrotated, over everything cached. By default the queries are the last Lq tokens of their sequence.
+        """
+
+    def rerotate(self, encoding: Encoding, length: int = 0) -> None:
+        """
+        Turns the cached keys to another table, K' = R_new R_old^-1 K, for scalings that change with the length.
+        """
+
+    def truncate(self, n: int) -> None:
+        """Keeps the first n tokens of every sequence."""
+
+    def clear(self) -> None:
+        """Forgets all tokens; keeps the memory."""
+
+    def __len__(self) -> int: ...
+    def length(self, b: int = 0) -> int:
+        """Tokens of one sequence."""
+
+    def positions(self, b: int = 0) -> list:
+        """Positions of the tokens of one sequence."""
+
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def table_id(self) -> int:
+        """What turned the keys: 0 if nothing did."""
+
+    @property
+    def keys(self) -> Any:
+        """A copy of the stored keys, [B, Hkv, size, D]."""
+
+    @property
+    def values(self) -> Any:
+        """A copy of the stored values, [B, Hkv, size, Dv]."""

@@ -1,0 +1,23 @@
+# python.*: the package from the build tree, a test a file; then as a wheel.
+set(python_tests ${CMAKE_CURRENT_LIST_DIR})
+set(python_path "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${python_tests}")
+
+file(GLOB_RECURSE python_files CONFIGURE_DEPENDS RELATIVE ${python_tests}
+  ${python_tests}/test_*.py)
+foreach(file IN LISTS python_files)
+  string(REGEX REPLACE "(^|.*/)test_(.*)[.]py$" "\\1\\2" name ${file})
+  string(REPLACE "/" "." name ${name})
+  add_test(NAME python.${name} COMMAND ${Python_EXECUTABLE} -B -m pytest
+    -p no:cacheprovider ${python_tests}/${file})
+  set_tests_properties(python.${name} PROPERTIES LABELS python
+    ENVIRONMENT "${python_path}" TIMEOUT 1200)
+endforeach()
+
+add_test(NAME python.lint COMMAND ${Python_EXECUTABLE} -m ruff check --no-cache
+  ${PROJECT_SOURCE_DIR})
+add_test(NAME python.format COMMAND ${Python_EXECUTABLE} -m ruff format --no-cache
+  --check ${PROJECT_SOURCE_DIR}/python ${PROJECT_SOURCE_DIR}/tests/python)
+add_test(NAME python.wheel COMMAND ${python_tests}/wheel.sh
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/wheel ${Python_EXECUTABLE})
+set_tests_properties(python.lint python.format python.wheel PROPERTIES LABELS python)
+set_tests_properties(python.wheel PROPERTIES RUN_SERIAL TRUE TIMEOUT 1800)

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Builds the wheel, installs it into a new virtual environment beside NumPy
+# alone, and uses it there.
+#
+#   wheel.sh REPOSITORY WORK PYTHON
+set -eu
+repository=$1 work=$2 python=$3
+rm -rf "$work/dist" "$work/venv"
+mkdir -p "$work"
+# The compiler's cache makes this second build of the library short.
+CMAKE_CXX_COMPILER_LAUNCHER=ccache "$python" -m pip wheel --quiet \
+  --disable-pip-version-check --no-build-isolation --no-deps \
+  --wheel-dir "$work/dist" --config-settings=build-dir="$work/build" "$repository"
+numpy=$("$python" -c 'import numpy; print(numpy.__version__)')
+"$python" -m venv "$work/venv"
+"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+  "numpy==$numpy" "$work"/dist/*.whl
+cd "$work"
+"$work/venv/bin/python" "$repository/tests/python/use_wheel.py"

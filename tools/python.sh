@@ -1,0 +1,26 @@
+#!/bin/sh
+# The virtual environment of the Python package's build and tests, in build/venv.
+#
+#   python.sh [FOLDER]     (default build/venv)
+#
+# Made once; made again when tools/python-requirements.txt changes.
+set -eu
+cd "$(dirname "$0")/.."
+venv=${1:-build/venv}
+list=tools/python-requirements.txt
+if [ -f "$venv/requirements" ] && cmp -s "$list" "$venv/requirements"; then
+  exit 0
+fi
+echo "locus: installing Python packages into $venv"
+mkdir -p "$(dirname "$venv")"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{
+  python3 -m venv --clear "$venv" &&
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$list"
+} > "$log" 2>&1 || {
+  cat "$log"
+  echo "locus: could not install the packages of $list" >&2
+  exit 1
+}
+cp "$list" "$venv/requirements"
