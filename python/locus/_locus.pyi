@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+
 class Encoding:
     """
     A positional encoding: parameters, and how they enter attention. Tables are shared, not copied.
@@ -35,16 +36,14 @@ class Index(Encoding):
     E[pos] = pos, on every channel of x [.., dim] or appended as one more (mode "concatenate").
     """
 
-    def __init__(self, dim: int, mode: str = "add") -> None: ...
+    def __init__(self, dim: int, mode: str = 'add') -> None: ...
 
 class NormalisedIndex(Encoding):
     """
     E[pos] = pos / (length - 1); without a length, the last position of the call counts as 1.
     """
 
-    def __init__(
-        self, dim: int, mode: str = "add", length: int | None = None
-    ) -> None: ...
+    def __init__(self, dim: int, mode: str = 'add', length: int | None = None) -> None: ...
 
 class Binary(Encoding):
     """
@@ -67,13 +66,7 @@ class Sinusoidal(Encoding):
     layout: "interleaved" (sin at 2i, cos at 2i + 1), "halves" (all sines, then all cosines: RoFormer) or "halves-inclusive" (halves with base^(i / (dim / 2 - 1)): Whisper, M2M100).
     """
 
-    def __init__(
-        self,
-        dim: int,
-        base: float = 10000.0,
-        layout: str = "interleaved",
-        offset: int = 0,
-    ) -> None: ...
+    def __init__(self, dim: int, base: float = 10000.0, layout: str = 'interleaved', offset: int = 0) -> None: ...
 
 class Learned(Encoding):
     """
@@ -81,18 +74,13 @@ class Learned(Encoding):
     """
 
     def __init__(self, table: Any, offset: int = 0) -> None: ...
+
     def resized(self, length: int, kernel: str) -> Learned:
         """
         The table stretched or shrunk to `length` rows, by "linear" or "bicubic" (a = -0.75) interpolation as in PyTorch (align_corners = False).
         """
 
-    def resized_2d(
-        self,
-        from_grid: tuple[int, int],
-        to_grid: tuple[int, int],
-        kernel: str = "bicubic",
-        prefix: int = 0,
-    ) -> Learned:
+    def resized_2d(self, from_grid: tuple[int, int], to_grid: tuple[int, int], kernel: str = 'bicubic', prefix: int = 0) -> Learned:
         """
         The same for a raster of (height, width) rows after `prefix` rows that stay as they are.
         """
@@ -104,13 +92,7 @@ class Shaw(Encoding):
     keys, values: [r_max - r_min + 1, D] shared by the heads, or [heads, r_max - r_min + 1, D]; either may be None. Without bounds the clip is symmetric.
     """
 
-    def __init__(
-        self,
-        keys: Any | None,
-        values: Any | None = None,
-        r_min: int | None = None,
-        r_max: int | None = None,
-    ) -> None: ...
+    def __init__(self, keys: Any | None, values: Any | None = None, r_min: int | None = None, r_max: int | None = None) -> None: ...
 
 class KeyOffset(Encoding):
     """
@@ -127,6 +109,7 @@ class TransformerXL(Encoding):
     """
 
     def __init__(self, r: Any, u: Any, v: Any) -> None: ...
+
     @staticmethod
     def sinusoidal_keys(w_r: Any, reach: int) -> Any:
         """
@@ -140,13 +123,7 @@ class Deberta(Encoding):
     c2p: projected position keys, p2c: projected position queries, each [heads, 2 * span, D] or None. span = position_buckets, or max_relative_positions where position_buckets is 0 (v1).
     """
 
-    def __init__(
-        self,
-        c2p: Any | None,
-        p2c: Any | None,
-        position_buckets: int,
-        max_relative_positions: int,
-    ) -> None: ...
+    def __init__(self, c2p: Any | None, p2c: Any | None, position_buckets: int, max_relative_positions: int) -> None: ...
 
 class Tupe(Encoding):
     """
@@ -155,14 +132,7 @@ class Tupe(Encoding):
     q_pos, k_pos: p U_q and p U_k [heads, L, E]; bias [heads, 2M - 1] or None. cls [heads, 2] resets the position part of cls_position: where it attends, and where it is attended to.
     """
 
-    def __init__(
-        self,
-        q_pos: Any,
-        k_pos: Any,
-        bias: Any | None = None,
-        cls: Any | None = None,
-        cls_position: int = 0,
-    ) -> None: ...
+    def __init__(self, q_pos: Any, k_pos: Any, bias: Any | None = None, cls: Any | None = None, cls_position: int = 0) -> None: ...
 
 class T5Bias(Encoding):
     """
@@ -171,9 +141,7 @@ class T5Bias(Encoding):
     table [buckets, heads], as checkpoints store it. The scale stays 1 / sqrt(D) unless the call gives another; T5 itself passes scale=1.
     """
 
-    def __init__(
-        self, table: Any, max_distance: int = 128, bidirectional: bool = False
-    ) -> None: ...
+    def __init__(self, table: Any, max_distance: int = 128, bidirectional: bool = False) -> None: ...
 
 class Alibi(Encoding):
     """
@@ -182,13 +150,8 @@ class Alibi(Encoding):
     slopes [heads] replace the geometric ones 2^(-bias_max j / heads); future_slopes [heads] those towards later keys.
     """
 
-    def __init__(
-        self,
-        heads: int,
-        bias_max: float = 8.0,
-        slopes: Sequence[float] | None = None,
-        future_slopes: Sequence[float] | None = None,
-    ) -> None: ...
+    def __init__(self, heads: int, bias_max: float = 8.0, slopes: Sequence[float] | None = None, future_slopes: Sequence[float] | None = None) -> None: ...
+
     @staticmethod
     def slopes(heads: int, bias_max: float = 8.0) -> list[float]:
         """The geometric slopes, for any number of heads, as BLOOM has them."""
@@ -207,16 +170,7 @@ class Fire(Encoding):
     w1, b1 [width]; w2 [heads, width]; b2 [heads]; c, threshold [1].
     """
 
-    def __init__(
-        self,
-        w1: Any,
-        b1: Any,
-        w2: Any,
-        b2: Any,
-        c: Any,
-        threshold: Any,
-        epsilon: float = 1e-06,
-    ) -> None: ...
+    def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any, c: Any, threshold: Any, epsilon: float = 1e-06) -> None: ...
 
 class Sandwich(Encoding):
     """
@@ -232,9 +186,7 @@ class SwinBias(Encoding):
     table [(2 height - 1)(2 width - 1), heads]; positions are raster indices y * width + x. With cls, position 0 is a [CLS] token and the table has three rows more (BEiT).
     """
 
-    def __init__(
-        self, table: Any, height: int, width: int, cls: bool = False
-    ) -> None: ...
+    def __init__(self, table: Any, height: int, width: int, cls: bool = False) -> None: ...
 
 class Rope(Encoding):
     """
@@ -243,22 +195,8 @@ class Rope(Encoding):
     layout has no default: "interleaved" pairs (2i, 2i + 1) or "halves" (i, i + rotary_dim / 2). rotary_dim: how many channels rotate, the first ones or (place="trailing") the last. scaling: a dict as in config.json, such as {"rope_type": "linear", "factor": 4.0}; a key it does not use is a ValueError. frequencies [rotary_dim / 2]: radians per position, given. angles: "exact" (float64 from the integer position) or "float32" (as Hugging Face computes them). softmax_factor multiplies the scale of the scores (DeepSeek).
     """
 
-    def __init__(
-        self,
-        head_dim: int,
-        layout: str,
-        base: float = 10000.0,
-        rotary_dim: int | None = None,
-        scaling: Any | None = None,
-        angles: str = "exact",
-        *,
-        place: str = "leading",
-        frequencies: Sequence[float] | None = None,
-        softmax_factor: float = 1.0,
-        temperature_beta: float = 0.0,
-        temperature_shift: int = 0,
-        temperature_span: int = 8192,
-    ) -> None: ...
+    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, rotary_dim: int | None = None, scaling: Any | None = None, angles: str = 'exact', *, place: str = 'leading', frequencies: Sequence[float] | None = None, softmax_factor: float = 1.0, temperature_beta: float = 0.0, temperature_shift: int = 0, temperature_span: int = 8192) -> None: ...
+
     def frequencies(self, length: int = 1) -> list[float]:
         """
         Radians per position, [rotary_dim / 2], for sequences of `length` tokens (dynamic and longrope scalings change with it).
@@ -281,37 +219,21 @@ class Rope2D(Encoding):
     Axial 2-D RoPE: the first half of the pairs rotates by the row, the second by the column. Positions are raster indices y * width + x.
     """
 
-    def __init__(
-        self, head_dim: int, layout: str, width: int, base: float = 10000.0
-    ) -> None: ...
+    def __init__(self, head_dim: int, layout: str, width: int, base: float = 10000.0) -> None: ...
 
 class MRope(Encoding):
     """
     M-RoPE: pairs dealt to time, height and width. sections: pairs of each, head_dim / 2 in all; dealing "chunked" (Qwen2-VL) or "interleaved" (Qwen3-VL). Positions are pack_position(t, h, w).
     """
 
-    def __init__(
-        self,
-        head_dim: int,
-        layout: str,
-        sections: Sequence[int],
-        dealing: str = "chunked",
-        base: float = 1000000.0,
-    ) -> None: ...
+    def __init__(self, head_dim: int, layout: str, sections: Sequence[int], dealing: str = 'chunked', base: float = 1000000.0) -> None: ...
 
 class XPos(Encoding):
     """
     Sun et al. (2022): RoPE whose pairs also decay with the offset, ((2i / D + gamma) / (1 + gamma))^((m - n) / scale_base).
     """
 
-    def __init__(
-        self,
-        head_dim: int,
-        layout: str,
-        base: float = 10000.0,
-        scale_base: float = 512.0,
-        gamma: float = 0.4,
-    ) -> None: ...
+    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, scale_base: float = 512.0, gamma: float = 0.4) -> None: ...
 
 def pack_position(t: int, h: int, w: int) -> int:
     """
@@ -323,32 +245,35 @@ class EncodingInfo:
 
     @property
     def name(self) -> str: ...
+
     @property
     def class_name(self) -> str: ...
+
     @property
     def title(self) -> str: ...
+
     @property
     def formula(self) -> str: ...
+
     @property
     def paper(self) -> str: ...
+
     @property
     def models(self) -> str: ...
+
     @property
     def reference(self) -> str: ...
+
     @property
     def trainable(self) -> bool: ...
+
     @property
     def extrapolates(self) -> str: ...
+
     @property
     def options(self) -> str: ...
-    def example(
-        self,
-        heads: int = 8,
-        head_dim: int = 64,
-        length: int = 128,
-        seed: int = 1,
-        **options: Any,
-    ) -> Encoding:
+
+    def example(self, heads: int = 8, head_dim: int = 64, length: int = 128, seed: int = 1, **options: Any) -> Encoding:
         """
         A ready-made instance: formulas with their usual constants, tables random. options: the encoding's own, see .options.
         """
@@ -363,18 +288,25 @@ class Property:
 
     @property
     def name(self) -> str: ...
+
     @property
     def question(self) -> str: ...
+
     @property
     def verdict(self) -> str: ...
+
     @property
     def value(self) -> float: ...
+
     @property
     def measure(self) -> str: ...
+
     @property
     def threshold(self) -> float: ...
+
     @property
     def sentence(self) -> str: ...
+
     def __repr__(self) -> str: ...
 
 class CheckReport:
@@ -382,51 +314,25 @@ class CheckReport:
 
     @property
     def encoding(self) -> str: ...
+
     @property
     def properties(self) -> list[Property]: ...
+
     def __getitem__(self, name: str) -> Property: ...
+
     def __repr__(self) -> str: ...
 
-def check(
-    encoding: Encoding,
-    heads: int = 8,
-    head_dim: int = 64,
-    length: int = 128,
-    seed: int = 1,
-) -> CheckReport:
+def check(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int = 128, seed: int = 1) -> CheckReport:
     """
     What an encoding can and cannot do, measured on random tokens: order, uniqueness, relativity, decay and more. encoding: an instance, or a name of encodings().
     """
 
-def explain(
-    encoding: Encoding,
-    heads: int = 8,
-    head_dim: int = 64,
-    length: int = 128,
-    causal: bool = False,
-) -> str:
+def explain(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int = 128, causal: bool = False) -> str:
     """
     The terms that an encoding becomes for a call of these sizes, in words.
     """
 
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    encoding: Encoding | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    window: Any | None = None,
-    softcap: float | None = None,
-    q_positions: Any | None = None,
-    k_positions: Any | None = None,
-    key_lengths: Any | None = None,
-    q_segments: Any | None = None,
-    k_segments: Any | None = None,
-    return_lse: bool = False,
-    threads: int | None = None,
-) -> Any:
+def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, return_lse: bool = False, threads: int | None = None) -> Any:
     """
     Fused attention with positions, in memory that grows with the length.
 
@@ -447,26 +353,7 @@ def attention(
     A query that sees no key yields zeros and lse = -inf.
     """
 
-def attention_backward(
-    d_out: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    lse: Any,
-    encoding: Encoding | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    window: Any | None = None,
-    softcap: float | None = None,
-    q_positions: Any | None = None,
-    k_positions: Any | None = None,
-    key_lengths: Any | None = None,
-    q_segments: Any | None = None,
-    k_segments: Any | None = None,
-    threads: int | None = None,
-) -> Any:
+def attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, threads: int | None = None) -> Any:
     """
     Gradients of sum(d_out * out): (d_q, d_k, d_v, d_params).
 
@@ -478,17 +365,7 @@ def merge(a: Any, b: Any) -> Any:
     Joins (out, lse) of the same queries over two disjoint sets of keys: what one call over all of them gives.
     """
 
-def linear_attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    encoding: Encoding | None = None,
-    *,
-    causal: bool = False,
-    feature_map: Callable[[Any], Any] | None = None,
-    q_positions: Any | None = None,
-    k_positions: Any | None = None,
-) -> Any:
+def linear_attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, feature_map: Callable[[Any], Any] | None = None, q_positions: Any | None = None, k_positions: Any | None = None) -> Any:
     """
     Linear attention with rotary positions, O(N), in float64:
 
@@ -502,34 +379,14 @@ def pack(lengths: Any) -> tuple:
     (positions, segments) of sequences packed end to end: [3, 2] gives [0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].
     """
 
-def rotate(
-    x: Any,
-    encoding: Encoding,
-    positions: Any | None = None,
-    inverse: bool = False,
-    *,
-    axes: str | None = None,
-    inplace: bool = False,
-    threads: int | None = None,
-) -> Any:
+def rotate(x: Any, encoding: Encoding, positions: Any | None = None, inverse: bool = False, *, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> Any:
     """
     x rotated by Rope, Rope2D or MRope, in the type and framework of x.
 
     x [B, H, L, D], [H, L, D] or [L, D]; axes="BLHD" (or "LHD", "BLD") says otherwise. positions: integers [L] or [B, L], by default 0 .. L - 1. inverse undoes the rotation. inplace writes to x and returns it.
     """
 
-def rotate_with(
-    x: Any,
-    cos: Any,
-    sin: Any,
-    *,
-    layout: str,
-    rotary_dim: int | None = None,
-    positions: Any | None = None,
-    inverse: bool = False,
-    axes: str | None = None,
-    threads: int | None = None,
-) -> Any:
+def rotate_with(x: Any, cos: Any, sin: Any, *, layout: str, rotary_dim: int | None = None, positions: Any | None = None, inverse: bool = False, axes: str | None = None, threads: int | None = None) -> Any:
     """
     x rotated by given tables.
 
@@ -543,47 +400,16 @@ class KvCache:
     Keys are stored rotated, once, when they are appended. dtype ("float32", "bfloat16" or "float16") is storage; arithmetic is in float32. q_heads: of the encodings, where they differ from kv_heads. A cache whose keys were rotated by one table refuses another, see rerotate.
     """
 
-    def __init__(
-        self,
-        kv_heads: int,
-        head_dim: int,
-        value_dim: int | None = None,
-        *,
-        batch: int = 1,
-        dtype: str = "float32",
-        capacity: int = 0,
-        q_heads: int | None = None,
-    ) -> None: ...
-    def append(
-        self,
-        k: Any,
-        v: Any,
-        encoding: Encoding | None = None,
-        *,
-        positions: Any | None = None,
-        lengths: Any | None = None,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, kv_heads: int, head_dim: int, value_dim: int | None = None, *, batch: int = 1, dtype: str = 'float32', capacity: int = 0, q_heads: int | None = None) -> None: ...
+
+    def append(self, k: Any, v: Any, encoding: Encoding | None = None, *, positions: Any | None = None, lengths: Any | None = None, threads: int | None = None) -> None:
         """
         Adds unrotated keys k [B, Hkv, n, D] and values v [B, Hkv, n, Dv].
 
         positions: integers [n] or [B, n], by default each sequence goes on by one. lengths [B]: only so many tokens of a sequence.
         """
 
-    def decode(
-        self,
-        q: Any,
-        encoding: Encoding | None = None,
-        *,
-        causal: bool = True,
-        scale: float | None = None,
-        window: Any | None = None,
-        softcap: float | None = None,
-        q_positions: Any | None = None,
-        key_lengths: Any | None = None,
-        return_lse: bool = False,
-        threads: int | None = None,
-    ) -> Any:
+    def decode(self, q: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, return_lse: bool = False, threads: int | None = None) -> Any:
         """
         Attends q [B, Hq, Lq, D], unrotated, over everything cached. By default the queries are the last Lq tokens of their sequence.
         """
@@ -600,6 +426,7 @@ class KvCache:
         """Forgets all tokens; keeps the memory."""
 
     def __len__(self) -> int: ...
+
     def length(self, b: int = 0) -> int:
         """Tokens of one sequence."""
 
@@ -608,6 +435,7 @@ class KvCache:
 
     @property
     def capacity(self) -> int: ...
+
     @property
     def table_id(self) -> int:
         """What turned the keys: 0 if nothing did."""
