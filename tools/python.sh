@@ -8,11 +8,14 @@ set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-build/venv}
 list=tools/python-requirements.txt
+mkdir -p "$(dirname "$venv")"
+# One at a time: two runs would pull the files from under each other.
+exec 9> "$venv.lock"
+flock 9
 if [ -f "$venv/requirements" ] && cmp -s "$list" "$venv/requirements"; then
   exit 0
 fi
 echo "locus: installing Python packages into $venv"
-mkdir -p "$(dirname "$venv")"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 {

@@ -108,7 +108,8 @@ void ParallelFor(int64_t count, int threads,
 
 int NumThreads(int requested) {
   if (requested > 0) return requested;
-  const unsigned int cores = std::thread::hardware_concurrency();
+  // Asked once: the answer takes longer than a short call.
+  static const unsigned int cores = std::thread::hardware_concurrency();
   return cores == 0 ? 1 : static_cast<int>(cores);
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/attention_kernels.h"
 #include "kernels/call.h"
 #include "kernels/decode.h"
+#include "kernels/short.h"
 #include "locus/encoding.h"
 
 namespace locus {
@@ -22,16 +23,25 @@ void CheckTypes(const Tensor& q, const Tensor& k, const Tensor& v) {
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms, const AttentionOptions& options) {
-  const kernels::Call call(q, k, v, terms, options);
+  const CallSizes s = CheckCall(q, k, v, options);
   CheckTypes(q, k, v);
-  const CallSizes& s = call.sizes;
-  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
-  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
   const int threads = kernels::ThreadsFor(s, options.threads);
+  const auto lse_of = [&options](AttentionResult& result) {
+    return options.return_lse ? result.lse.MutableData<float>() : nullptr;
+  };
+  if (kernels::IsShort(s, terms, options)) {
+    const kernels::ShortCall call(s, q, k, v, terms, options);
+    AttentionResult result =
+        kernels::NewResult(s, q.dtype(), options.return_lse);
+    kernels::Short(call, result.out, lse_of(result), threads);
+    return result;
+  }
+  const kernels::Call call(q, k, v, terms, options);
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
   if (kernels::FewRows(s, terms)) {
-    kernels::Decode(call, result.out, lse, threads);
+    kernels::Decode(call, result.out, lse_of(result), threads);
   } else {
-    kernels::Forward(call, result.out, lse, threads);
+    kernels::Forward(call, result.out, lse_of(result), threads);
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "core/fail.h"
@@ -168,12 +169,6 @@ void Rows::Load(int64_t b, int64_t h, int64_t i, float* dst) const {
   }
 }
 
-const float* Rows::Direct(int64_t b, int64_t h, int64_t i) const {
-  if (dtype_ != DType::kF32 || stride_[3] != 1) return nullptr;
-  return static_cast<const float*>(data_) + b * stride_[0] + h * stride_[1] +
-         i * stride_[2];
-}
-
 void StoreFloats(const float* src, int64_t count, DType dtype, void* dst) {
   switch (dtype) {
     case DType::kF32:
@@ -205,11 +200,32 @@ void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
   }
 }
 
+namespace {
+
+// As Tensor::Empty, but one of up to 64 KiB in one piece of memory from the
+// plain allocator, which is quicker than the aligned one: short calls feel it.
+Tensor NewTensor(DType dtype, std::vector<int64_t> shape) {
+  constexpr int64_t kSmall = int64_t{64} << 10;
+  constexpr size_t kLine = 64;  // where it begins
+  int64_t bytes = DTypeBytes(dtype);
+  for (int64_t size : shape) {
+    bytes *= size;
+    if (bytes > kSmall) return Tensor::Empty(dtype, std::move(shape));
+  }
+  auto storage = std::make_shared_for_overwrite<std::byte[]>(
+      static_cast<size_t>(bytes) + kLine);
+  const auto at = reinterpret_cast<uintptr_t>(storage.get());
+  const void* data = storage.get() + (kLine - at % kLine);
+  return Tensor::Borrow(dtype, std::move(shape), {}, data, std::move(storage));
+}
+
+}  // namespace
+
 AttentionResult NewResult(const CallSizes& s, DType dtype, bool with_lse) {
   AttentionResult result;
-  result.out = Tensor::Empty(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim});
+  result.out = NewTensor(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim});
   if (with_lse) {
-    result.lse = Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len});
+    result.lse = NewTensor(DType::kF32, {s.batch, s.q_heads, s.q_len});
   }
   return result;
 }
@@ -218,10 +234,11 @@ int ThreadsFor(const CallSizes& s, int requested) {
   // A thread must have some tens of microseconds of multiply-adds to be worth
   // waking.
   constexpr double kWorthAThread = 2e6;
+  const int threads = NumThreads(requested);
+  if (threads == 1) return 1;
   const double work = static_cast<double>(s.batch * s.q_heads) *
                       static_cast<double>(s.q_len * s.k_len) *
                       static_cast<double>(s.head_dim + s.value_dim);
-  const int threads = NumThreads(requested);
   return static_cast<int>(
       std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
 }

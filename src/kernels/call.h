@@ -19,7 +19,10 @@ class Rows {
   // Writes row (b, h, i) to dst[0 .. dim).
   void Load(int64_t b, int64_t h, int64_t i, float* dst) const;
   // The row itself if it is float with unit stride, else nullptr.
-  const float* Direct(int64_t b, int64_t h, int64_t i) const;
+  const float* Direct(int64_t b, int64_t h, int64_t i) const {
+    if (dtype_ != DType::kF32 || stride_[3] != 1) return nullptr;
+    return Head<float>(b, h) + i * stride_[2];
+  }
   // Adjacent rows lie this many floats apart (where Direct is not nullptr).
   int64_t row_stride() const { return stride_[2]; }
   int64_t dim() const { return dim_; }

@@ -133,13 +133,16 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
   int64_t min_offset = kNone, max_offset = -kNone;
   for (int64_t b = 0; b < s.batch; ++b) {
     int64_t q_lo = kNone, q_hi = -kNone, k_lo = kNone, k_hi = -kNone;
-    for (int64_t i = 0; i < s.q_len; ++i) {
+    // Positions that are counted rise: the ends tell all.
+    const int64_t q_by = q_pos_.empty() ? std::max<int64_t>(s.q_len - 1, 1) : 1;
+    for (int64_t i = 0; i < s.q_len; i += q_by) {
       q_lo = std::min(q_lo, QPos(b, i));
       q_hi = std::max(q_hi, QPos(b, i));
     }
     const int64_t keys =
         key_lengths_.empty() ? s.k_len : key_lengths_[static_cast<size_t>(b)];
-    for (int64_t j = 0; j < keys; ++j) {
+    const int64_t k_by = k_pos_.empty() ? std::max<int64_t>(keys - 1, 1) : 1;
+    for (int64_t j = 0; j < keys; j += k_by) {
       k_lo = std::min(k_lo, KPos(b, j));
       k_hi = std::max(k_hi, KPos(b, j));
     }
@@ -151,6 +154,7 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
       min_offset = std::min(min_offset, q_lo - k_hi);
       max_offset = std::max(max_offset, q_hi - k_lo);
     }
+    if (q_step_ == 0 && k_step_ == 0 && key_lengths_.empty()) break;  // alike
   }
   if (min_q == kNone) min_q = max_q = min_k == kNone ? 0 : min_k;
   if (min_k == kNone) min_k = max_k = min_q;
