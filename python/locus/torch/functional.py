@@ -1,0 +1,217 @@
+"""Attention and rotation on torch tensors, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+import locus
+
+from . import kinds, ops
+from .raw import integers, raw
+from .raw import threads as _threads
+
+_DTYPES = {
+    torch.float32: "float32",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+_ROTATED = {**_DTYPES, torch.float64: "float64"}
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Any = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: int | tuple[int, int] | None = None,
+    softcap: float | None = None,
+    q_positions: Tensor | Sequence[int] | None = None,
+    k_positions: Tensor | Sequence[int] | None = None,
+    key_lengths: Tensor | Sequence[int] | None = None,
+    q_segments: Tensor | Sequence[int] | None = None,
+    k_segments: Tensor | Sequence[int] | None = None,
+    return_lse: bool = False,
+    threads: int | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Fused attention with positions; gradients for q, k, v and every table.
+
+        s_ij = scale (rot(q_i).rot(k_j) + a_i.c_j + q_i.Tq[b] + k_j.Tk[b]) + B[h, b]
+        o_i  = sum_j softmax_j(s_ij) (v_j + Tv[b]),   b = bucket(m - n)
+
+    q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv], all of float32,
+    bfloat16 or float16 on the CPU, any strides; Hkv divides Hq. Memory beyond
+    inputs and outputs grows with the length, not with its square.
+
+    encoding: a module of `locus.torch`, what `encoding(...)` makes of tensors, an
+      encoding of `locus` (whose tables are then constants), or None.
+    causal: a query sees keys at positions up to its own.
+    scale: of the dot products; None: the encoding's own, usually 1 / sqrt(D).
+    window: w: offsets m - n below w, and above -w unless causal; or
+      (left, right): -right <= m - n <= left.
+    softcap: s becomes softcap tanh(s / softcap).
+    q_positions, k_positions: int64 [L] or [B, L]. Without them keys count from
+      0 and the queries end where the keys end.
+    key_lengths: [B], only the first keys of a sequence exist.
+    q_segments, k_segments: int64 [L] or [B, L]; tokens see their own segment.
+    return_lse: also return ln sum exp(s), float32 [B, Hq, Lq], without gradient.
+    threads: None takes torch.get_num_threads(). Results do not depend on it.
+
+    A query that sees no key gives zeros and lse = -inf. Under autocast q, k and v
+    are converted first; tables keep their type. Gradients are reverse mode, once.
+    """
+    _check("q", q)
+    _check("k", k)
+    _check("v", v)
+    if torch.is_autocast_enabled("cpu"):
+        q, k, v = _autocast(q, k, v)
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        raise TypeError(
+            f"q, k and v must have one type, got {q.dtype}, {k.dtype} and {v.dtype}"
+        )
+    kind, params, native = kinds.resolve(encoding)
+    left, right = _window(window, causal)
+    tensors = (
+        _integers("q_positions", q_positions),
+        _integers("k_positions", k_positions),
+        _integers("key_lengths", key_lengths),
+        _integers("q_segments", q_segments),
+        _integers("k_segments", k_segments),
+    )
+    if _plain(q, k, v, *params):
+        return locus.attention(
+            raw(q),
+            raw(k),
+            raw(v),
+            native if native is not None else kinds.build(kind, params),
+            causal=causal,
+            scale=scale,
+            window=None if left is None else (left, right),
+            softcap=softcap,
+            q_positions=integers(tensors[0]),
+            k_positions=integers(tensors[1]),
+            key_lengths=integers(tensors[2]),
+            q_segments=integers(tensors[3]),
+            k_segments=integers(tensors[4]),
+            return_lse=return_lse,
+            threads=_threads(threads),
+        )
+    _refuse_tangents(q, k, v, *params)
+    if native is not None:
+        kind, _holder = kinds.hold(native)
+    out, lse = ops.attention_op(
+        q, k, v, params, kind, causal, scale, left, right, softcap, *tensors, threads
+    )
+    return (out, lse.detach()) if return_lse else out
+
+
+def rotate(
+    x: Tensor,
+    encoding: Any,
+    positions: Tensor | Sequence[int] | None = None,
+    inverse: bool = False,
+) -> Tensor:
+    """Rotates x [B, H, L, D] by a rotary encoding; gradients flow to x.
+
+    x may be float64 too. positions: int64 [L] or [B, L]; None counts from 0.
+    `inverse` undoes the rotation, gain included.
+    """
+    _check("x", x, _ROTATED)
+    kind, params, native = kinds.resolve(encoding)
+    if params or (kind == kinds.NO_ENCODING and native is None):
+        raise TypeError(f"rotate needs a rotary encoding, got {encoding!r}")
+    where = _integers("positions", positions)
+    if _plain(x):
+        turn = native if native is not None else kinds.build(kind, [])
+        return ops.turn(x, turn, where, inverse)
+    _refuse_tangents(x)
+    if native is not None:
+        kind, _holder = kinds.hold(native)
+    return ops.rotate_op(x, kind, where, inverse)
+
+
+def _check(name: str, x: Tensor, dtypes: dict[torch.dtype, str] = _DTYPES) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+    if x.device.type != "cpu":
+        raise ValueError(f"{name} must be on the CPU, got device {x.device}")
+    if x.dtype not in dtypes:
+        raise TypeError(
+            f"{name} must be {', '.join(dtypes.values())}, got {x.dtype}; "
+            f"convert it, for example {name}.float()"
+        )
+    if x.dim() != 4:
+        raise ValueError(
+            f"{name} must be [batch, heads, length, dim], got {list(x.shape)}"
+        )
+
+
+def _autocast(*tensors: Tensor) -> list[Tensor]:
+    dtype = torch.get_autocast_dtype("cpu")
+    return [x.to(dtype) for x in tensors]
+
+
+def _refuse_tangents(*tensors: Tensor) -> None:
+    """An operator would drop the tangents of forward-mode autograd silently."""
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
+        return
+    if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise NotImplementedError(
+            "locus.torch has reverse-mode gradients only, and an argument carries a "
+            "tangent of forward mode"
+        )
+
+
+def _window(
+    window: int | tuple[int, int] | None, causal: bool
+) -> tuple[int | None, int | None]:
+    """(left, right), inclusive; (None, None) without a window."""
+    if window is None:
+        return None, None
+    if isinstance(window, int):
+        if window < 1:
+            raise ValueError(f"window must be at least 1, got {window}")
+        return window - 1, 0 if causal else window - 1
+    left, right = window
+    return int(left), int(right)
+
+
+def _integers(name: str, x: Tensor | Sequence[int] | None) -> Tensor | None:
+    if x is None:
+        return None
+    if not isinstance(x, Tensor):
+        x = torch.as_tensor(x)
+    if x.device.type != "cpu":
+        raise ValueError(f"{name} must be on the CPU, got device {x.device}")
+    if x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool:
+        raise TypeError(f"{name} must be integers, got {x.dtype}")
+    return x.to(torch.int64)
+
+
+def _plain(*tensors: Tensor) -> bool:
+    """Whether a direct call is what the operator would do.
+
+    That is so if no gradient is asked for and nobody watches: no tracing, no
+    subclasses, no modes, no forward-mode or functorch transform.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    if torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    grad = torch.is_grad_enabled()
+    for x in tensors:
+        if type(x) is not Tensor and type(x) is not torch.nn.Parameter:
+            return False
+        # A view that stands for its negative is resolved by the dispatcher.
+        if (grad and x.requires_grad) or x.is_neg():
+            return False
+    return True

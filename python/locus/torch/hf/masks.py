@@ -1,0 +1,254 @@
+"""Masks of transformers as options of attention: O(L) memory instead of O(L^2).
+
+transformers describes a mask by functions of (batch, head, query, key) indices,
+composed of few primitives. Each primitive is a causal flag, a window, a set of
+keys that exist, or a partition into segments, which is all that
+`locus.torch.attention` knows. A mask that is none of these is refused: never
+approximated.
+
+Masks are read, once a forward pass, outside of compiled graphs: torch.compile
+breaks the graph here and goes on behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# The segment of keys that do not exist; queries have segments >= 0.
+_NOWHERE = -1
+
+
+@dataclasses.dataclass
+class Visibility:
+    """Which keys a query sees, where queries and keys are numbered from offsets.
+
+    causal: key index <= query index. window: (left, right), inclusive bounds of
+    query index - key index; None is unbounded. keep: bool [B, kv_length], keys
+    that exist. q_segments [B, q_length], k_segments [B, kv_length]: only pairs of
+    equal segment see each other.
+    """
+
+    q_length: int
+    kv_length: int
+    q_offset: int | Tensor = 0
+    kv_offset: int = 0
+    causal: bool = False
+    window: tuple[int | None, int | None] = (None, None)
+    keep: Tensor | None = None
+    q_segments: Tensor | None = None
+    k_segments: Tensor | None = None
+    _options: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    # Generation with a static cache makes masks ahead and passes them in as if
+    # they were tensors, which this much of a tensor's interface satisfies.
+    ndim = 4
+
+    def contiguous(self) -> Visibility:
+        return self
+
+    def q_indices(self) -> Tensor:
+        return torch.arange(self.q_length) + self.q_offset
+
+    def k_indices(self) -> Tensor:
+        return torch.arange(self.kv_length) + self.kv_offset
+
+    def limit(self, left: int | None, right: int | None) -> None:
+        """Narrows the window."""
+        self.window = (_least(self.window[0], left), _least(self.window[1], right))
+
+    def split(self, q_segments: Tensor, k_segments: Tensor) -> None:
+        """Splits further, by segments >= 0."""
+        if self.q_segments is not None and self.k_segments is not None:
+            step = 1 + torch.maximum(q_segments.max(), k_segments.max())
+            q_segments = self.q_segments * step + q_segments
+            k_segments = self.k_segments * step + k_segments
+        self.q_segments, self.k_segments = q_segments, k_segments
+
+    def drop(self, keep: Tensor) -> None:
+        """Keeps only the keys of `keep`, bool [B, kv_length]."""
+        self.keep = keep if self.keep is None else self.keep & keep
+
+    @torch.compiler.disable
+    def options(self) -> dict[str, Any]:
+        """Keywords of `locus.torch.attention` that say the same.
+
+        Positions are the indices. They are left out where the queries end with
+        the keys, for that is what attention assumes.
+        """
+        if self._options is None:
+            self._options = self._make_options()
+        return self._options
+
+    def _make_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"causal": self.causal}
+        left, right = self.window
+        if left is not None or right is not None:
+            reach = self.q_length + self.kv_length + int(self.q_offset)
+            options["window"] = (_least(left, reach), _least(right, reach))
+        if not self._ends_align():
+            options["q_positions"] = self.q_indices()
+            options["k_positions"] = self.k_indices()
+        q_segments, k_segments = self.q_segments, self.k_segments
+        if self.keep is not None:
+            lengths = _prefix_lengths(self.keep)
+            if lengths is not None:
+                options["key_lengths"] = lengths
+            else:
+                batch = self.keep.shape[0]
+                if q_segments is None or k_segments is None:
+                    q_segments = torch.zeros(batch, self.q_length, dtype=torch.int64)
+                    k_segments = torch.zeros(batch, self.kv_length, dtype=torch.int64)
+                k_segments = k_segments.expand(batch, -1)
+                k_segments = k_segments.masked_fill(~self.keep, _NOWHERE)
+        if q_segments is not None and k_segments is not None:
+            options["q_segments"], options["k_segments"] = q_segments, k_segments
+        return options
+
+    def _ends_align(self) -> bool:
+        if isinstance(self.q_offset, Tensor):
+            return False
+        ends_align = self.q_offset + self.q_length == self.kv_offset + self.kv_length
+        return ends_align and self.q_length <= self.kv_length
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _prefix_lengths(keep: Tensor) -> Tensor | None:
+    """[B] lengths if the kept keys of every sequence come first, else None."""
+    lengths = keep.sum(-1)
+    prefix = torch.arange(keep.shape[-1]) < lengths[:, None]
+    return lengths if torch.equal(prefix, keep) else None
+
+
+def _captured(function: Callable) -> dict[str, Any]:
+    """The variables a mask function was made with."""
+    cells = function.__closure__ or ()
+    names = function.__code__.co_freevars
+    return {n: c.cell_contents for n, c in zip(names, cells, strict=True)}
+
+
+def _apply(function: Callable, to: Visibility) -> None:
+    """Adds what a mask function of transformers says."""
+    name = function.__qualname__.split(".")[0]
+    given = _captured(function)
+    if name == "causal_mask_function":
+        to.causal = True
+    elif name == "bidirectional_mask_function":
+        pass
+    elif name == "and_masks":
+        for part in given["mask_functions"]:
+            _apply(part, to)
+    elif name == "sliding_window_overlay":
+        to.limit(given["sliding_window"] - 1, None)
+    elif name == "sliding_window_bidirectional_overlay":
+        to.limit(given["sliding_window"], given["sliding_window"])
+    elif name == "padding_mask_function":
+        to.drop(given["padding_mask"][:, to.k_indices()].bool())
+    elif name == "packed_sequence_mask_function":
+        ids = given["packed_sequence_mask"]
+        to.split(ids[:, to.q_indices()], ids[:, to.k_indices()])
+    elif name == "chunked_overlay":
+        size, start = given["chunk_size"], given["left_padding"][:, None]
+        # Padding before the start would give negative chunks.
+        to.split(
+            ((to.q_indices() - start) // size).clamp(min=0),
+            ((to.k_indices() - start) // size).clamp(min=0),
+        )
+    else:
+        raise ValueError(
+            f"the mask {function.__qualname__} is not made of causality, windows, "
+            f'padding and segments; use attn_implementation="sdpa" for this model'
+        )
+
+
+@torch.compiler.disable
+def from_function(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable | None = None,
+    attention_mask: Tensor | Visibility | None = None,
+    **unused: Any,
+) -> Visibility:
+    """The mask of a forward pass, as AttentionMaskInterface asks for it.
+
+    attention_mask: bool [B, seen tokens], False where a token is padding.
+    """
+    if isinstance(attention_mask, Visibility):
+        return attention_mask
+    mask = Visibility(q_length, kv_length, q_offset, kv_offset)
+    if mask_function is not None:
+        _apply(mask_function, mask)
+    if attention_mask is not None:
+        missing = kv_length + kv_offset - attention_mask.shape[-1]
+        if missing > 0:
+            attention_mask = torch.nn.functional.pad(attention_mask, (0, missing))
+        keep = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
+        if not bool(keep.all()):
+            mask.drop(keep)
+    return mask
+
+
+@torch.compiler.disable
+def from_dense(mask: Tensor) -> Visibility:
+    """A materialised mask [B, 1, Lq, Lk], if it can be said in O(L).
+
+    bool: True is seen; float: 0 is seen, large negative numbers are not. Tries
+    full, causal, windowed and packed attention, each with padding, and accepts
+    only an exact match.
+    """
+    if mask.dim() != 4 or mask.shape[1] != 1:
+        raise ValueError(
+            f"a mask must be [batch, 1, queries, keys], got {list(mask.shape)}"
+        )
+    if mask.dtype == torch.bool:
+        seen = mask[:, 0]
+    else:
+        seen = mask[:, 0] == 0
+        hidden = mask[:, 0] <= torch.finfo(mask.dtype).min / 2
+        if not bool((seen | hidden).all()):
+            raise ValueError(
+                "a mask that adds finite numbers to the scores is a bias, and "
+                "attention takes biases as encodings only"
+            )
+    _, q_length, kv_length = seen.shape
+    rows = torch.arange(q_length)[:, None] + kv_length - q_length
+    offset = rows - torch.arange(kv_length)
+    keep = seen.any(1)
+
+    def visibility(**fields: Any) -> Visibility:
+        kept = None if bool(keep.all()) else keep
+        start = kv_length - q_length
+        return Visibility(q_length, kv_length, start, keep=kept, **fields)
+
+    inside = keep[:, None]
+    if torch.equal(seen, inside.expand_as(seen)):
+        return visibility()
+    causal = offset >= 0
+    if torch.equal(seen, inside & causal):
+        return visibility(causal=True)
+    left = int(torch.where(seen, offset, 0).max())
+    right = int(torch.where(seen, -offset, 0).max())
+    if torch.equal(seen, inside & (offset <= left) & (-offset <= right)):
+        return visibility(causal=right == 0, window=(left, right))
+    if q_length == kv_length:
+        # In a packed causal batch a token's first visible key names its segment.
+        ids = seen.to(torch.int8).argmax(-1)
+        same = ids[:, :, None] == ids[:, None, :]
+        for ordered in (causal, torch.ones_like(causal)):
+            if torch.equal(seen, inside & same & ordered):
+                is_causal = ordered is causal
+                return visibility(causal=is_causal, q_segments=ids, k_segments=ids)
+    raise ValueError(
+        f"the mask {list(mask.shape)} is not made of causality, a window, padding "
+        f'and segments; use attn_implementation="sdpa" for this call'
+    )

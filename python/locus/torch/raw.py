@@ -1,0 +1,35 @@
+"""Tensors as the engine reads them: address, shape, strides, type.
+
+This skips DLPack, which costs microseconds a tensor and refuses one that
+requires grad, as the arguments of an operator may. The caller keeps the tensors
+alive during the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NAMES = {
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float64: "f64",
+}
+
+
+def raw(x: Tensor) -> tuple[Any, ...]:
+    """A tensor of floats on the CPU."""
+    return x.data_ptr(), x.shape, x.stride(), NAMES[x.dtype]
+
+
+def integers(x: Tensor | None) -> Any:
+    """A tensor of integers, which the engine copies."""
+    return None if x is None else x.numpy()
+
+
+def threads(given: int | None) -> int:
+    """As many as torch uses, unless told."""
+    return torch.get_num_threads() if given is None else given

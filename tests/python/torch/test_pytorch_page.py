@@ -1,0 +1,19 @@
+"""The Python blocks of docs/pytorch.md run, in order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+
+def test_blocks_run():
+    pytest.importorskip("transformers")
+    page = Path(__file__).parents[3] / "docs" / "pytorch.md"
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 5
+    names = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)
