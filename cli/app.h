@@ -64,6 +64,8 @@ std::vector<std::string> Wrap(std::string_view text, size_t width);
 void AddList(CLI::App& app, int& code);
 void AddShow(CLI::App& app, int& code);
 void AddCheck(CLI::App& app, int& code);
+void AddExplain(CLI::App& app, int& code);
+void AddConvertLayout(CLI::App& app, int& code);
 void AddBench(CLI::App& app, int& code);
 void AddVersion(CLI::App& app, int& code);
 

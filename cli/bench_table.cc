@@ -19,9 +19,16 @@ using bench::SpeedRow;
 using bench::Spread;
 using bench::StreamRow;
 
+// Five columns: "0.853", "12.35", and as many digits as there are from 1000 on.
+std::string Five(double x) {
+  const int digits = x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
+  return fmt::format("{:.{}f}", x, digits);
+}
+
 // "0.853 (0.849 .. 0.858)": 22 columns.
 std::string Text(const Spread& s) {
-  return fmt::format("{:.3f} ({:.3f} .. {:.3f})", s.median, s.low, s.high);
+  return fmt::format("{} ({} .. {})", Five(s.median), Five(s.low),
+                     Five(s.high));
 }
 
 template <typename Row>

@@ -56,6 +56,8 @@ int Main(int argc, char** argv) {
   AddList(app, code);
   AddShow(app, code);
   AddCheck(app, code);
+  AddExplain(app, code);
+  AddConvertLayout(app, code);
   AddBench(app, code);
   AddVersion(app, code);
   try {

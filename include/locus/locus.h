@@ -4,6 +4,7 @@
 
 #include "locus/attention.h"
 #include "locus/check.h"
+#include "locus/checkpoint.h"
 #include "locus/encoding.h"
 #include "locus/encodings/alibi.h"
 #include "locus/encodings/binary.h"
@@ -27,6 +28,7 @@
 #include "locus/kv_cache.h"
 #include "locus/linear_attention.h"
 #include "locus/machine.h"
+#include "locus/models.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
 #include "locus/simd.h"

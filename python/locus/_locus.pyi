@@ -447,3 +447,99 @@ class KvCache:
     @property
     def values(self) -> Any:
         """A copy of the stored values, [B, Hkv, size, Dv]."""
+
+class LayerPosition:
+    """
+    The positions of one layer of a model, from from_config. It may be passed wherever an encoding is; options() has the rest of the call:
+
+        locus.attention(q, k, v, layer.encoding, **layer.options())
+    """
+
+    @property
+    def encoding(self) -> Encoding:
+        """What acts inside attention."""
+
+    @property
+    def input(self) -> Encoding:
+        """What is added to x."""
+
+    def options(self) -> dict:
+        """causal, scale, window and softcap, as keywords of attention."""
+
+    @property
+    def needs(self) -> list:
+        """Tensors of the checkpoint that the schemes are made of."""
+
+    @property
+    def rotary(self) -> Any:
+        """What rotates: layout, base, scaling, frequencies; None if nothing."""
+
+    @property
+    def words(self) -> str:
+        """The scheme in one line."""
+
+    @property
+    def model_type(self) -> str: ...
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def part(self) -> str: ...
+
+    @property
+    def layer_type(self) -> str: ...
+
+    @property
+    def layer(self) -> int: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def q_heads(self) -> int: ...
+
+    @property
+    def kv_heads(self) -> int: ...
+
+    @property
+    def head_dim(self) -> int: ...
+
+    @property
+    def value_dim(self) -> int: ...
+
+    @property
+    def model_dim(self) -> int: ...
+
+    @property
+    def chunk(self) -> int:
+        """Tokens see only their own chunk of so many; 0 is all."""
+
+    @property
+    def scale(self) -> float: ...
+
+    @property
+    def softmax_factor(self) -> float: ...
+
+    @property
+    def trained_length(self) -> int: ...
+
+    @property
+    def warnings(self) -> list[str]: ...
+
+    def __repr__(self) -> str: ...
+
+def from_config(config: Any, layer: int = 0, *, tensors: Any | None = None, part: str | None = None, lenient: bool = False, length: int = 0, grid: tuple[int, int] = (0, 0), angles: str = 'exact') -> LayerPosition:
+    """
+    The positions of a layer of a real model, exactly, or a ValueError.
+
+    config: a Hugging Face config.json (path, folder or dict) or a .gguf file. A position-related key that nothing uses is an error naming it; lenient makes it a warning. tensors: for schemes made of weights (learned tables, T5's bias), a .safetensors or .gguf file, or a dict such as a state_dict. part: "encoder" or "decoder" where a model has both. length: positions that tables made from sinusoids must serve. grid: (height, width) of an image in patches, if not as trained. angles: "float32" for parity with the arithmetic of Hugging Face.
+    """
+
+def convert_layout(weight: Any, heads: int, head_dim: int, *, from_layout: str, to_layout: str, rotary_dim: int | None = None, first_channel: int = 0) -> Any:
+    """
+    The rows of a q or k projection [heads * head_dim, in] (or its bias) reordered from one pair layout to the other. k has its own number of heads where heads are grouped.
+    """
+
+def families() -> list:
+    """The model families that from_config knows."""

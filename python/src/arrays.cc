@@ -66,8 +66,8 @@ bool IsTorch(nb::handle array) {
 void RefuseGrad(const char* name, nb::handle array) {
   if (!IsTorch(array) || !nb::cast<bool>(array.attr("requires_grad"))) return;
   TypeError(std::string(name) +
-            " is a torch.Tensor that requires grad: call the function of "
-            "locus.torch, or pass " +
+            " is a torch.Tensor that requires grad: locus.torch gives "
+            "gradients; without them, pass " +
             name + ".detach()");
 }
 
@@ -269,9 +269,59 @@ bool Fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& to) {
 
 }  // namespace
 
+namespace {
+
+void CheckShape(const char* name, const std::vector<int64_t>& shape,
+                const std::vector<std::vector<int64_t>>& shapes) {
+  bool fits = false;
+  std::string wanted;
+  for (const std::vector<int64_t>& to : shapes) {
+    fits = fits || Fits(shape, to);
+    wanted += (wanted.empty() ? "" : " or ") + ShapeText(to);
+  }
+  if (fits) return;
+  throw nb::value_error((std::string(name) + " must have the shape " + wanted +
+                         ", got " + ShapeText(shape))
+                            .c_str());
+}
+
+// The elements of an int64 array, in row-major order.
+template <typename Array>
+std::vector<int64_t> Elements(const Array& array) {
+  std::vector<int64_t> result;
+  if (array.ndim() == 1) {
+    for (size_t i = 0; i < array.shape(0); ++i) {
+      result.push_back(array.data()[static_cast<int64_t>(i) * array.stride(0)]);
+    }
+    return result;
+  }
+  for (size_t i = 0; i < array.shape(0); ++i) {
+    for (size_t j = 0; j < array.shape(1); ++j) {
+      result.push_back(array.data()[static_cast<int64_t>(i) * array.stride(0) +
+                                    static_cast<int64_t>(j) * array.stride(1)]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<int64_t> Integers(const char* name, nb::handle values,
                               const std::vector<std::vector<int64_t>>& shapes) {
   if (values.is_none()) return {};
+  nb::ndarray<const int64_t, nb::device::cpu> own;
+  if (!nb::isinstance<nb::list>(values) && !nb::isinstance<nb::tuple>(values)) {
+    if (nb::try_cast(values, own, false) && own.is_valid() &&
+        (own.ndim() == 1 || own.ndim() == 2)) {
+      std::vector<int64_t> sizes;
+      for (size_t i = 0; i < own.ndim(); ++i) {
+        sizes.push_back(static_cast<int64_t>(own.shape(i)));
+      }
+      CheckShape(name, sizes, shapes);
+      return Elements(own);
+    }
+    PyErr_Clear();
+  }
   const nb::object numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("asarray")(values);
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
@@ -284,17 +334,7 @@ std::vector<int64_t> Integers(const char* name, nb::handle values,
   for (const nb::handle n : nb::borrow<nb::tuple>(array.attr("shape"))) {
     shape.push_back(nb::cast<int64_t>(n));
   }
-  bool fits = false;
-  std::string wanted;
-  for (const std::vector<int64_t>& to : shapes) {
-    fits = fits || Fits(shape, to);
-    wanted += (wanted.empty() ? "" : " or ") + ShapeText(to);
-  }
-  if (!fits) {
-    throw nb::value_error((std::string(name) + " must have the shape " +
-                           wanted + ", got " + ShapeText(shape))
-                              .c_str());
-  }
+  CheckShape(name, shape, shapes);
   if (size > 0 && kind == "u" &&
       nb::cast<uint64_t>(numpy.attr("max")(array)) > uint64_t{INT64_MAX}) {
     throw nb::value_error(

@@ -12,6 +12,7 @@ void BindList(nanobind::module_& m);       // encodings, check, explain
 void BindAttention(nanobind::module_& m);
 void BindRotary(nanobind::module_& m);
 void BindKvCache(nanobind::module_& m);
+void BindModels(nanobind::module_& m);  // from_config
 
 }  // namespace locus::python
 

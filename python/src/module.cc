@@ -22,4 +22,5 @@ NB_MODULE(_locus, m) {
   locus::python::BindAttention(m);
   locus::python::BindRotary(m);
   locus::python::BindKvCache(m);
+  locus::python::BindModels(m);
 }

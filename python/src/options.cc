@@ -54,6 +54,7 @@ const Encoding& EncodingOf(nb::handle encoding) {
   if (!encoding.is_valid() || encoding.is_none()) return none;
   const Encoding* result = nullptr;
   if (!nb::try_cast<const Encoding*>(encoding, result, false)) {
+    if (const Encoding* own = EncodingOfModel(encoding)) return *own;
     throw nb::type_error(
         ("encoding must be one of locus.encodings() or None, got " +
          TypeName(encoding))

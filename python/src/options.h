@@ -52,8 +52,11 @@ std::optional<Window> WindowOf(nb::handle window, bool causal);
 // None: as many as the machine has.
 int ThreadsOf(std::optional<int> threads);
 
-// None is no position.
+// None is no position; a LayerPosition stands for its encoding.
 const Encoding& EncodingOf(nb::handle encoding);
+
+// The encoding of a LayerPosition; null if it is something else.
+const Encoding* EncodingOfModel(nb::handle object);
 
 // The encoding lowered for the rotation of tokens x [B, H, L, D] at these
 // positions (empty: 0 .. L - 1); refuses those that do not rotate.

@@ -24,6 +24,7 @@ HEADERS = {
     "reference": {"reference.h", "linear_attention.h"},
     "kernels": {"kv_cache.h", "machine.h", "simd.h"},
     "analysis": {"check.h"},
+    "models": {"checkpoint.h", "models.h"},
 }
 
 # What a room of src/ may include: files of rooms, and public headers of rooms.
@@ -36,6 +37,7 @@ ROOMS = {
     "reference": (BASE | {"reference"}, BASE | {"encoding", "reference"}),
     "kernels": (BASE | {"kernels"}, BASE | {"encoding", "kernels"}),
     "analysis": ({"core", "analysis"}, ANY),
+    "models": ({"core", "models"}, BASE | {"encoding", "encodings", "models"}),
 }
 
 # Headers of the room on the left may include headers of the rooms on the right.
@@ -47,6 +49,7 @@ PUBLIC = {
     "reference": BASE | {"encoding", "reference"},
     "kernels": BASE | {"encoding", "kernels"},
     "analysis": BASE | {"encoding", "analysis"},
+    "models": BASE | {"encoding", "models"},
 }
 
 

@@ -47,7 +47,7 @@ def good(*args, **more):
 NAMES = [e["name"] for e in json.loads(good("list", "--json"))["encodings"]]
 # The commands, as the tool's own help lists them: two blanks, then a name.
 COMMANDS = re.findall(
-    r"^  ([a-z]+) ",
+    r"^  ([a-z-]+) ",
     good("--help").split("Subcommands:")[1].split("Example")[0],
     re.MULTILINE,
 )

@@ -1,0 +1,1 @@
+"""The comparison with peers: rows by peer, how they are measured and shown."""

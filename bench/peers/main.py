@@ -1,0 +1,223 @@
+"""The command line: which rows, in which order, written where."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import (
+    biased,
+    case,
+    chart,
+    files,
+    flex,
+    hf_rows,
+    machine,
+    memory,
+    onnxruntime_rows,
+    overhead,
+    plain,
+    rotary,
+    table,
+    timing,
+)
+from .case import Row
+from .result import Result, result
+
+FAMILIES = (plain, biased, flex, hf_rows, rotary, onnxruntime_rows, overhead)
+SIDES = ("peer", "locus")
+LONGEST = 8192
+
+METHOD = {
+    "time": "peer and Locus take turns in one process; median and quartiles of the "
+    "rounds; ratio is that of each round",
+    "memory": "VmHWM of one call in a process of its own, after malloc_trim and a "
+    "reset by /proc/self/clear_refs, beyond inputs and outputs, and with what the "
+    "call was given made of smaller inputs, such as a bias [H, N, N]",
+    "error": "largest difference from the formula in float64 over the largest value, "
+    "worst output or gradient, at error_length",
+    "others_busy": "share of all cores that other processes took while a row was "
+    "timed; above 0.05 its times mean little",
+    "work": "4 N^2 D H operations forward, 10 backward, half for causal, and those of "
+    "projections; or bytes read once and written once",
+}
+
+
+def all_rows(longest: int = LONGEST) -> list[Row]:
+    """Every row, lengths cut to `longest`; a row that was cut has to meet nothing."""
+    rows = [row for family in FAMILIES for row in family.rows(longest)]
+    groups = list(dict.fromkeys(row.group for row in rows))
+    rows.sort(key=lambda row: (groups.index(row.group), row.direction))
+    if longest == LONGEST:
+        return rows
+    whole = {row.name for row in all_rows()}
+    free = dict.fromkeys(("required", "required_memory", "required_seconds"))
+    return [
+        row if row.name in whole else dataclasses.replace(row, **free) for row in rows
+    ]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as wrong:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a regular expression: {wrong}"
+        ) from wrong
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="peers.py",
+        description="Locus beside PyTorch, transformers and ONNX Runtime.",
+    )
+    parser.add_argument(
+        "--only", metavar="REGEX", type=_pattern, help="rows whose name has it"
+    )
+    parser.add_argument("--list", action="store_true", help="names of the rows")
+    parser.add_argument(
+        "--quick", action="store_true", help="3 rounds, lengths up to 2048"
+    )
+    parser.add_argument("--rounds", type=int, help="turns of each side (default 9)")
+    parser.add_argument(
+        "--longest", type=int, default=LONGEST, help="cut every length to this"
+    )
+    parser.add_argument("--no-memory", action="store_true", help="times only")
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--chart", metavar="FILE", type=Path, help=".png or .svg")
+    given = parser.parse_args(argv)
+    if given.rounds is None:
+        given.rounds = 3 if given.quick else 9
+    if given.rounds < 1:
+        parser.error(f"--rounds must be at least 1, got {given.rounds}")
+    if not 8 <= given.longest <= LONGEST:
+        parser.error(f"--longest must lie in 8 .. {LONGEST}, got {given.longest}")
+    for path in (given.json, given.chart):
+        if path is not None and not path.parent.is_dir():
+            parser.error(f"there is no folder {path.parent} to write {path.name} to")
+    if given.chart is not None:
+        try:
+            chart.terminal_of(given.chart)
+        except ValueError as wrong:
+            parser.error(str(wrong))
+    return given
+
+
+def _chosen(given: argparse.Namespace) -> list[Row]:
+    rows = all_rows(given.longest)
+    if given.quick:
+        rows = [row for row in rows if not row.slow]
+    if given.only is not None:
+        rows = [row for row in rows if given.only.search(row.name)]
+    return rows
+
+
+def _say(text: str) -> None:
+    """Progress, one line that the next one replaces on a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _memories(rows: list[Row]) -> dict[str, dict[str, int | None]]:
+    found = {}
+    for number, row in enumerate(rows, 1):
+        _say(f"memory {number}/{len(rows)} {row.name}")
+        found[row.name] = {side: memory.measure(row, side) for side in SIDES}
+    return found
+
+
+def _errors(row: Row) -> dict[str, float]:
+    contest = row.build(row.error_length)
+    truth = contest.truth()
+    return {side: case.error(getattr(contest, side).call(), truth) for side in SIDES}
+
+
+def _run(
+    row: Row, rounds: int, memories: dict[str, int | None], limits: machine.Limits
+) -> Result:
+    errors = _errors(row)
+    contest = row.build(row.length)
+    limits.measure()
+    busy = machine.OthersBusy()
+    times = timing.take_turns(contest.peer.call, contest.locus.call, rounds)
+    others = busy.share()
+    limits.measure()
+    rate = limits.rates[row.limit]
+    return result(row, contest, times, memories, errors, rate, others)
+
+
+def _report(
+    given: argparse.Namespace, results: list[Result], limits: machine.Limits
+) -> dict[str, Any]:
+    return {
+        "program": "peers",
+        "machine": {**machine.describe(), "limits": limits.as_json()},
+        "versions": machine.versions(),
+        "threads": case.THREADS,
+        "dtype": "float32",
+        "rounds": given.rounds,
+        "method": METHOD,
+        "rows": [r.as_json() for r in results],
+    }
+
+
+def _measure(given: argparse.Namespace, rows: list[Row]) -> list[Result]:
+    # Memory first: its processes are forked while this one has no threads.
+    nothing: dict[str, int | None] = dict.fromkeys(SIDES)
+    memories = {} if given.no_memory else _memories(rows)
+    torch.set_num_threads(case.THREADS)
+    limits = machine.Limits()
+    limits.measure()
+    described = {**machine.describe(), "limits": limits.as_json()}
+    _say("")
+    print(table.above(described, machine.versions(), case.THREADS))
+    print(table.HEAD)
+    results: list[Result] = []
+    group = None
+    for number, row in enumerate(rows, 1):
+        _say(f"time {number}/{len(rows)} {row.name}")
+        measured = _run(row, given.rounds, memories.get(row.name, nothing), limits)
+        gc.collect()
+        results.append(measured)
+        _say("")
+        if (row.group, row.direction) != group:
+            group = (row.group, row.direction)
+            print(f"{row.group}, {row.direction}")
+        print("  " + table.line(measured), flush=True)
+    print(table.verdict(results))
+    report = _report(given, results, limits)
+    if given.json is not None:
+        files.write_json(given.json, report)
+    if given.chart is not None:
+        chart.draw(report, given.chart)
+    return results
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0: it ran; 1: no row or a failure; 2: bad usage; 130: interrupted."""
+    given = _arguments(argv)
+    rows = _chosen(given)
+    if not rows:
+        print("peers.py: no row has such a name; --list shows them", file=sys.stderr)
+        return 1
+    if given.list:
+        print("\n".join(row.name for row in rows))
+        return 0
+    try:
+        _measure(given, rows)
+    except KeyboardInterrupt:
+        print("\npeers.py: interrupted, nothing written", file=sys.stderr)
+        return 130
+    except (OSError, RuntimeError) as failure:
+        print(f"\npeers.py: {failure}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,92 @@
+// locus convert-layout IN OUT: q and k weights for the other pair layout.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/app.h"
+#include "locus/checkpoint.h"
+#include "locus/error.h"
+
+namespace locus::cli {
+namespace {
+
+struct Args {
+  std::string in = {};
+  std::string out = {};
+  std::string to = {};
+  std::string from = {};
+  std::string config = {};
+  bool json = false;
+};
+
+PairLayout Layout(const std::string& name) {
+  return name == "halves" ? PairLayout::kHalves : PairLayout::kInterleaved;
+}
+
+std::string ReadConfig(const Args& args) {
+  std::filesystem::path path = args.config;
+  if (path.empty()) {
+    path = std::filesystem::path(args.in).parent_path() / "config.json";
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw Error(fmt::format(
+        "cannot open '{}': --config must name the model's config.json",
+        path.string()));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int Run(const Args& args) {
+  const std::string config = ReadConfig(args);
+  std::optional<PairLayout> from;
+  if (!args.from.empty()) from = Layout(args.from);
+  const models::ConvertReport report = models::ConvertLayoutFile(
+      args.in, args.out, config, Layout(args.to), from);
+  if (args.json) {
+    EmitJson({{"out", args.out},
+              {"layout", args.to},
+              {"layers", report.layers},
+              {"tensors", report.tensors}});
+  } else {
+    Emit(fmt::format("{}: {} tensors of {} layers are now {}\n", args.out,
+                     report.tensors, report.layers,
+                     args.to == "halves" ? "in halves" : "interleaved"));
+  }
+  return kFine;
+}
+
+}  // namespace
+
+void AddConvertLayout(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "convert-layout",
+      "Rewrite the q and k weights of a safetensors file for the other pair "
+      "layout.");
+  command->footer(
+      "Example:\n  locus convert-layout model.safetensors pairs.safetensors "
+      "--to interleaved\n\n"
+      "The config says the heads and the present layout. Everything else in "
+      "the file stays\nbyte for byte; OUT appears when it is whole.\n\n"
+      "JSON: {out, layout, layers, tensors}");
+  auto args = std::make_shared<Args>();
+  command->add_option("in", args->in, "a safetensors file")->required();
+  command->add_option("out", args->out, "where to write")->required();
+  command->add_option("--to", args->to, "halves or interleaved")
+      ->required()
+      ->check(CLI::IsMember({"halves", "interleaved"}));
+  command
+      ->add_option("--from", args->from,
+                   "the present layout, if not that of the model's own code")
+      ->check(CLI::IsMember({"halves", "interleaved"}));
+  command->add_option("--config", args->config,
+                      "config.json; by default the one beside IN");
+  command->add_flag("--json", args->json, "print a JSON object");
+  command->callback([&code, args] { code = Run(*args); });
+}
+
+}  // namespace locus::cli

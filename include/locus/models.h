@@ -1,0 +1,156 @@
+// Real models: from a config.json to the exact positions of each layer.
+//
+// A config is read strictly: a position-related key that nothing used, a value
+// of the wrong type or out of range, two spellings that contradict each other
+// and an unknown model type are errors that name the key and the value.
+//
+// The logits of a layer are
+//   softcap(scale * softmax_factor * temperature(m) * (q.k + tables) + bias)
+// where the encoding brings everything but `scale`, which goes into
+// AttentionOptions (see CallOptions).
+#ifndef LOCUS_MODELS_H_
+#define LOCUS_MODELS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "locus/attention.h"
+#include "locus/encoding.h"
+#include "locus/tensor.h"
+#include "locus/terms.h"
+
+namespace locus::models {
+
+// A tensor of the checkpoint that a scheme is made of.
+struct NeededTensor {
+  std::string name = {};            // as the model's own code names it
+  std::vector<int64_t> shape = {};  // as it is stored
+  std::string use = {};             // "learned positions"
+};
+
+// Gives the tensor of a name and shape; throws Error if there is none.
+using TensorLookup = std::function<Tensor(const NeededTensor&)>;
+
+// One way in which position enters: at the input, or inside attention.
+struct Scheme {
+  std::string name = "none";  // of the list of encodings
+  std::string words = {};     // the scheme in one line
+  // Ready-made; null if tensors of the checkpoint are needed first.
+  std::shared_ptr<const Encoding> encoding = {};
+  std::vector<NeededTensor> tensors = {};
+  std::function<std::shared_ptr<const Encoding>(const TensorLookup&)> build =
+      {};
+};
+
+// What rotates, where a layer rotates.
+struct RotaryFacts {
+  PairLayout layout = PairLayout::kHalves;
+  int64_t rotary_dim = 0;
+  int64_t first_channel = 0;
+  double base = 0.0;
+  std::string scaling = "none";  // "llama3", "yarn", ...
+  double factor = 1.0;           // of the scaling
+  int64_t original_length = 0;   // before the scaling; 0: no such thing
+  bool changes_with_length = false;
+  // At the trained length: radians a position, and what multiplies cos and sin.
+  std::vector<double> theta = {};
+  double gain = 1.0;
+};
+
+// 1 + beta ln(1 + floor((m + shift) / span)); beta = 0: none.
+struct QueryTemperature {
+  double beta = 0.0;
+  int64_t shift = 0;
+  int64_t span = 1;
+};
+
+struct LayerPosition {
+  std::string model_type = {};  // as the config says
+  std::string family = {};      // "LLaMA"
+  std::string part = {};        // "decoder" or "encoder"
+  std::string layer_type = {};  // "full_attention", "sliding_attention", ...
+  int64_t layer = 0;
+  int64_t layers = 0;  // of this part
+
+  Scheme input = {};      // what is added to x
+  Scheme attention = {};  // what acts on q, k, v and the logits
+  std::optional<RotaryFacts> rotary = {};
+
+  int64_t q_heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;   // of q and k
+  int64_t value_dim = 0;  // of v
+  int64_t model_dim = 0;
+
+  bool causal = true;
+  std::optional<Window> window = {};
+  // Tokens see only tokens of their own chunk of this many positions; 0: all.
+  int64_t chunk = 0;
+  double softcap = 0.0;
+  double scale = 1.0;  // the caller's part; see the top of this file
+  double softmax_factor = 1.0;
+  QueryTemperature temperature = {};
+  int64_t trained_length = 0;  // positions; 0: the config does not say
+
+  std::vector<std::string> warnings = {};
+
+  // The scheme that one would name: that of attention, or that of the input
+  // where attention itself has none.
+  const Scheme& Main() const {
+    return attention.name != "none" || input.name == "none" ? attention : input;
+  }
+  // Scale, mask, window and soft cap of a call.
+  AttentionOptions CallOptions() const;
+};
+
+struct ReadOptions {
+  int64_t layer = 0;
+  // "encoder" or "decoder", where a model has both; empty: the decoder.
+  std::string part = {};
+  // Warnings instead of errors for unused keys and contradictions.
+  bool lenient = false;
+  // Positions that tables made from sinusoids must serve (Transformer-XL,
+  // XLNet); 0: the trained length.
+  int64_t length = 0;
+  // Patches of an image in a raster other than the trained one; 0: as trained.
+  int64_t grid_height = 0;
+  int64_t grid_width = 0;
+  // The pair layout of these weights, where it is not that of the model's own
+  // code (GGUF files, Meta's LLaMA weights).
+  std::optional<PairLayout> layout = {};
+  // kFloat32 for parity with the arithmetic of the Hugging Face code.
+  AngleMode angles = AngleMode::kExact;
+};
+
+// From the text of a config.json.
+LayerPosition FromConfig(std::string_view json, const ReadOptions& options);
+LayerPosition FromConfig(std::string_view json, int64_t layer = 0);
+// From the file itself.
+LayerPosition FromConfigFile(const std::string& path,
+                             const ReadOptions& options = {});
+
+// The encoding of a scheme, from tensors where it needs any.
+std::shared_ptr<const Encoding> Build(const Scheme& scheme,
+                                      const TensorLookup& tensors = {});
+
+// ------------------------------------------------------------- the families
+
+struct FamilyInfo {
+  std::string_view name;                      // "LLaMA"
+  std::vector<std::string_view> model_types;  // "llama", ...
+  std::string_view scheme;                    // one line
+  std::string_view traps;                     // what goes wrong elsewhere
+};
+
+// Every family that FromConfig knows, in the order of docs/models.md.
+std::vector<FamilyInfo> Families();
+
+}  // namespace locus::models
+
+#endif  // LOCUS_MODELS_H_

@@ -1,0 +1,294 @@
+#include "models/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/fail.h"
+
+namespace locus::models {
+namespace {
+
+// Parts of keys that bear on positions, masks by position, or the scale.
+constexpr std::array kPositionParts = {"rope",
+                                       "rotary",
+                                       "rotate",
+                                       "position",
+                                       "alibi",
+                                       "relative",
+                                       "bucket",
+                                       "sliding",
+                                       "window",
+                                       "theta",
+                                       "yarn",
+                                       "ntk",
+                                       "mscale",
+                                       "max_distance",
+                                       "chunk_size",
+                                       "temperature_tuning",
+                                       "attn_scale",
+                                       "floor_scale",
+                                       "attn_logit",
+                                       "qk_nope",
+                                       "query_pre",
+                                       "local_attn",
+                                       "global_attn",
+                                       "local_attention",
+                                       "local_radius",
+                                       "share_att",
+                                       "norm_rel",
+                                       "pos_att",
+                                       "clamp_len",
+                                       "context",
+                                       "max_seq",
+                                       "model_max_length",
+                                       "n_ctx",
+                                       "seq_length",
+                                       "xpos",
+                                       "freq_base",
+                                       "base_freq",
+                                       "mem_len",
+                                       "same_length",
+                                       "head_dim",
+                                       "scale_attn",
+                                       "logn",
+                                       "partial",
+                                       "pos_emb",
+                                       "pos_enc",
+                                       "attention_multiplier",
+                                       "max_trained",
+                                       "softmax_scale",
+                                       "llama_4_scaling",
+                                       "attn_config",
+                                       "attention_type"};
+
+constexpr std::array kPositionKeys = {"layer_types", "no_rope_layers"};
+
+// Named like the above, but not about positions.
+constexpr std::array kOtherKeys = {"chunk_size_feed_forward", "problem_type",
+                                   "vocab_context", "use_rotary_kernel"};
+
+template <typename T>
+void CheckRange(const std::string& path, T value, T lowest, T highest) {
+  if (!(value >= lowest && value <= highest)) {
+    Fail("{} must lie in {} .. {}, got {}", path, lowest, highest, value);
+  }
+}
+
+int64_t AsInt(const std::string& path, const Json& value, int64_t lowest,
+              int64_t highest) {
+  if (!value.is_number_integer()) {
+    Fail("{} must be a whole number, got {}", path, Shown(value));
+  }
+  // Unsigned values past int64 would wrap.
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(highest)) {
+    Fail("{} must lie in {} .. {}, got {}", path, lowest, highest,
+         value.get<uint64_t>());
+  }
+  const auto number = value.get<int64_t>();
+  CheckRange(path, number, lowest, highest);
+  return number;
+}
+
+double AsNumber(const std::string& path, const Json& value) {
+  if (!value.is_number()) {
+    Fail("{} must be a number, got {}", path, Shown(value));
+  }
+  const auto number = value.get<double>();
+  if (!std::isfinite(number)) {
+    Fail("{} must be finite, got {}", path, Shown(value));
+  }
+  return number;
+}
+
+const Json& AsList(const std::string& path, const Json& value, size_t most) {
+  if (!value.is_array()) {
+    Fail("{} must be a list, got {}", path, Shown(value));
+  }
+  if (value.size() > most) {
+    Fail("{} has {} entries, more than {}", path, value.size(), most);
+  }
+  return value;
+}
+
+}  // namespace
+
+bool IsPositionKey(std::string_view key) {
+  if (std::ranges::find(kOtherKeys, key) != kOtherKeys.end()) return false;
+  if (std::ranges::find(kPositionKeys, key) != kPositionKeys.end()) return true;
+  return std::ranges::any_of(kPositionParts, [&](const char* part) {
+    return key.find(part) != std::string_view::npos;
+  });
+}
+
+Config::Config(const Json& object, std::string name)
+    : object_(&object), name_(std::move(name)), log_(std::make_shared<Log>()) {}
+
+std::string Config::Path(std::string_view key) const {
+  return name_ + std::string(key);
+}
+
+const Json* Config::Find(const char* key) const {
+  log_->used.insert(key);
+  const auto at = object_->find(key);
+  return at == object_->end() || at->is_null() ? nullptr : &*at;
+}
+
+const Json* Config::Require(const char* key) const {
+  const Json* value = Find(key);
+  if (value == nullptr) Fail("{} is missing", Path(key));
+  return value;
+}
+
+int64_t Config::Int(const char* key, int64_t lowest, int64_t highest) const {
+  return AsInt(Path(key), *Require(key), lowest, highest);
+}
+
+std::optional<int64_t> Config::MaybeInt(const char* key, int64_t lowest,
+                                        int64_t highest) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  return AsInt(Path(key), *value, lowest, highest);
+}
+
+std::optional<int64_t> Config::MaybeIntOf(const Names& keys, int64_t lowest,
+                                          int64_t highest) const {
+  std::optional<int64_t> found;
+  const char* where = nullptr;
+  for (const char* key : keys) {
+    const auto value = MaybeInt(key, lowest, highest);
+    if (!value) continue;
+    if (found && *found != *value) {
+      Fail("{} = {} contradicts {} = {}", Path(key), *value, Path(where),
+           *found);
+    }
+    if (!found) where = key;
+    found = value;
+  }
+  return found;
+}
+
+int64_t Config::IntOf(const Names& keys, int64_t lowest,
+                      int64_t highest) const {
+  const auto value = MaybeIntOf(keys, lowest, highest);
+  if (!value) Fail("{} is missing", Path(keys.front()));
+  return *value;
+}
+
+std::optional<double> Config::MaybeNumber(const char* key, double lowest,
+                                          double highest) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  const double number = AsNumber(Path(key), *value);
+  CheckRange(Path(key), number, lowest, highest);
+  return number;
+}
+
+std::optional<double> Config::MaybeNumberOf(const Names& keys, double lowest,
+                                            double highest) const {
+  std::optional<double> found;
+  const char* where = nullptr;
+  for (const char* key : keys) {
+    const auto value = MaybeNumber(key, lowest, highest);
+    if (!value) continue;
+    if (found && *found != *value) {
+      Fail("{} = {} contradicts {} = {}", Path(key), *value, Path(where),
+           *found);
+    }
+    if (!found) where = key;
+    found = value;
+  }
+  return found;
+}
+
+std::optional<bool> Config::MaybeFlag(const char* key) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    Fail("{} must be true or false, got {}", Path(key), Shown(*value));
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> Config::MaybeText(const char* key) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) {
+    Fail("{} must be a text, got {}", Path(key), Shown(*value));
+  }
+  return value->get<std::string>();
+}
+
+std::optional<std::vector<double>> Config::MaybeNumbers(const char* key,
+                                                        size_t most) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<double> numbers;
+  for (const Json& entry : AsList(Path(key), *value, most)) {
+    numbers.push_back(AsNumber("an entry of " + Path(key), entry));
+  }
+  return numbers;
+}
+
+std::optional<std::vector<int64_t>> Config::MaybeInts(const char* key,
+                                                      size_t most) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const Json& entry : AsList(Path(key), *value, most)) {
+    numbers.push_back(AsInt("an entry of " + Path(key), entry, 0, kMostLength));
+  }
+  return numbers;
+}
+
+std::optional<std::vector<std::string>> Config::MaybeTexts(const char* key,
+                                                           size_t most) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const Json& entry : AsList(Path(key), *value, most)) {
+    if (!entry.is_string()) {
+      Fail("an entry of {} must be a text, got {}", Path(key), Shown(entry));
+    }
+    texts.push_back(entry.get<std::string>());
+  }
+  return texts;
+}
+
+std::optional<Config> Config::MaybeObject(const char* key) const {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object()) {
+    Fail("{} must be an object, got {}", Path(key), Shown(*value));
+  }
+  for (const Config& known : log_->below) {
+    if (known.object_ == value) return known;
+  }
+  Config below(*value, Path(key) + ".");
+  below.root_ = false;
+  log_->below.push_back(below);
+  return below;
+}
+
+std::vector<std::string> Config::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& entry : object_->items()) keys.push_back(entry.key());
+  return keys;
+}
+
+std::vector<std::string> Config::Unused() const {
+  std::vector<std::string> unused;
+  for (const auto& [key, value] : object_->items()) {
+    if (value.is_null() || log_->used.contains(key)) continue;
+    if (!root_ || IsPositionKey(key)) {
+      unused.push_back(Shown(Json(Path(key))));
+    }
+  }
+  for (const Config& below : log_->below) {
+    for (std::string& key : below.Unused()) unused.push_back(std::move(key));
+  }
+  return unused;
+}
+
+}  // namespace locus::models

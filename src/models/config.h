@@ -1,0 +1,105 @@
+// A JSON object whose reads are typed, checked and remembered.
+//
+// Every read marks its key as used. What position-related keys are left when a
+// family has read all it knows is what the model would silently lose.
+#ifndef LOCUS_SRC_MODELS_CONFIG_H_
+#define LOCUS_SRC_MODELS_CONFIG_H_
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/json.h"
+
+namespace locus::models {
+
+// Sizes above these cannot be a model's; they would only cost memory.
+inline constexpr int64_t kMostHeads = 4096;
+inline constexpr int64_t kMostWidth = int64_t{1} << 20;
+inline constexpr int64_t kMostLayers = 4096;
+inline constexpr int64_t kMostLength = int64_t{1} << 40;
+
+// Spellings of one thing; the first is the one that messages name.
+using Names = std::vector<const char*>;
+
+class Config {
+ public:
+  // `name` prefixes keys in messages: "" or "text_config.".
+  Config(const Json& object, std::string name);
+
+  // Present and not null. Marks the key as used either way.
+  bool Has(const char* key) const { return Find(key) != nullptr; }
+
+  // A whole number in [lowest, highest]; the first reads a required key.
+  int64_t Int(const char* key, int64_t lowest, int64_t highest) const;
+  std::optional<int64_t> MaybeInt(const char* key, int64_t lowest,
+                                  int64_t highest) const;
+  int64_t IntOr(const char* key, int64_t fallback, int64_t lowest,
+                int64_t highest) const {
+    return MaybeInt(key, lowest, highest).value_or(fallback);
+  }
+  // The first of several spellings that is present; two that differ are an
+  // error.
+  int64_t IntOf(const Names& keys, int64_t lowest, int64_t highest) const;
+  std::optional<int64_t> MaybeIntOf(const Names& keys, int64_t lowest,
+                                    int64_t highest) const;
+
+  // A finite number in [lowest, highest].
+  std::optional<double> MaybeNumber(const char* key, double lowest,
+                                    double highest) const;
+  double NumberOr(const char* key, double fallback, double lowest,
+                  double highest) const {
+    return MaybeNumber(key, lowest, highest).value_or(fallback);
+  }
+  std::optional<double> MaybeNumberOf(const Names& keys, double lowest,
+                                      double highest) const;
+
+  std::optional<bool> MaybeFlag(const char* key) const;
+  bool FlagOr(const char* key, bool fallback) const {
+    return MaybeFlag(key).value_or(fallback);
+  }
+  std::optional<std::string> MaybeText(const char* key) const;
+  std::optional<std::vector<double>> MaybeNumbers(const char* key,
+                                                  size_t most) const;
+  std::optional<std::vector<int64_t>> MaybeInts(const char* key,
+                                                size_t most) const;
+  std::optional<std::vector<std::string>> MaybeTexts(const char* key,
+                                                     size_t most) const;
+  // The object under a key, or nothing.
+  std::optional<Config> MaybeObject(const char* key) const;
+
+  // The value itself, for keys that come in several types; null if absent.
+  const Json* Find(const char* key) const;
+  // Keys of the object, in order.
+  std::vector<std::string> Keys() const;
+
+  // Keys with a value that nobody read, this object's own and those of the
+  // objects got from it. In the root only position-related ones count; in
+  // objects below it, all do.
+  std::vector<std::string> Unused() const;
+
+  // "text_config.rope_theta", for messages.
+  std::string Path(std::string_view key) const;
+
+ private:
+  struct Log {
+    std::set<std::string> used;
+    std::vector<Config> below;
+  };
+  const Json* Require(const char* key) const;
+
+  const Json* object_;
+  std::string name_;
+  bool root_ = true;
+  std::shared_ptr<Log> log_;
+};
+
+// Whether a key of a config bears on positions.
+bool IsPositionKey(std::string_view key);
+
+}  // namespace locus::models
+
+#endif  // LOCUS_SRC_MODELS_CONFIG_H_

@@ -1,0 +1,29 @@
+// GGUF: metadata and tensors of llama.cpp.
+#ifndef LOCUS_SRC_MODELS_GGUF_H_
+#define LOCUS_SRC_MODELS_GGUF_H_
+
+#include <map>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "locus/checkpoint.h"
+
+namespace locus::models {
+
+// Numbers and short lists of numbers; longer lists and lists of texts
+// (vocabularies) are passed over.
+using GgufValue = std::variant<std::monostate, int64_t, double, bool,
+                               std::string, std::vector<double>>;
+
+struct Gguf {
+  std::map<std::string, GgufValue, std::less<>> metadata = {};
+  std::vector<TensorEntry> tensors = {};
+};
+
+Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name);
+
+}  // namespace locus::models
+
+#endif  // LOCUS_SRC_MODELS_GGUF_H_

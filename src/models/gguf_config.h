@@ -1,0 +1,28 @@
+// GGUF's spelling of a config, turned into a config.
+#ifndef LOCUS_SRC_MODELS_GGUF_CONFIG_H_
+#define LOCUS_SRC_MODELS_GGUF_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "locus/terms.h"
+#include "models/gguf.h"
+#include "models/json.h"
+
+namespace locus::models {
+
+struct GgufConfig {
+  Json fields = {};  // as a config.json has them
+  // The pair layout of the weights in such files, not of the model's own code.
+  PairLayout layout = PairLayout::kInterleaved;
+  // Position-related keys that nothing read.
+  std::vector<std::string> unused = {};
+};
+
+// Throws Error for an architecture that is not known. Lists with an entry a
+// layer are read for `layer`.
+GgufConfig ToConfig(const Gguf& gguf, int64_t layer);
+
+}  // namespace locus::models
+
+#endif  // LOCUS_SRC_MODELS_GGUF_CONFIG_H_

@@ -1,0 +1,165 @@
+#include "models/reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "locus/encodings/learned.h"
+#include "locus/encodings/none.h"
+
+namespace locus::models {
+
+void Reader::IgnoredUpstream(const char* key) {
+  if (c.Has(key)) {
+    Warn("{} is there, but the model's own code ignores it", c.Path(key));
+  }
+}
+
+bool Reader::IsEncoder(bool has_encoder, bool has_decoder) {
+  std::string part = options.part;
+  if (part.empty()) part = has_decoder ? "decoder" : "encoder";
+  const bool encoder = part == "encoder";
+  if ((encoder && !has_encoder) || (part == "decoder" && !has_decoder) ||
+      (!encoder && part != "decoder")) {
+    Fail("{} has {}, and no part '{}'", out.model_type,
+         has_encoder && has_decoder ? "an encoder and a decoder"
+         : has_encoder              ? "an encoder only"
+                                    : "a decoder only",
+         options.part);
+  }
+  out.part = part;
+  out.causal = !encoder;
+  return encoder;
+}
+
+void Reader::Layers(int64_t layers) {
+  out.layers = layers;
+  if (out.layer < 0 || out.layer >= layers) {
+    Fail("{} has layers 0 .. {}, got layer {}", out.model_type, layers - 1,
+         out.layer);
+  }
+}
+
+void Reader::Heads(int64_t model_dim, int64_t q_heads, int64_t kv_heads,
+                   int64_t head_dim) {
+  if (q_heads % kv_heads != 0) {
+    Fail("{} query heads are not a multiple of {} key heads", q_heads,
+         kv_heads);
+  }
+  out.model_dim = model_dim;
+  out.q_heads = q_heads;
+  out.kv_heads = kv_heads;
+  out.head_dim = head_dim;
+  out.value_dim = head_dim;
+  out.scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+void Reader::Sizes(const SizeKeys& keys) {
+  const auto size = [&](const Names& names, int64_t fallback, int64_t most) {
+    if (names.empty()) return fallback;
+    return c.MaybeIntOf(names, 1, most).value_or(fallback);
+  };
+  const auto required = [&](const Names& names, int64_t value) {
+    if (value == 0) Fail("{} is missing", c.Path(names.front()));
+    return value;
+  };
+  const int64_t width = c.IntOf(keys.model_dim, 1, kMostWidth);
+  const int64_t heads = required(
+      keys.q_heads, size(keys.q_heads, keys.default_heads, kMostHeads));
+  const int64_t kv = size(
+      keys.kv_heads, keys.default_kv_heads != 0 ? keys.default_kv_heads : heads,
+      kMostHeads);
+  int64_t head_dim = size(keys.head_dim, keys.default_head_dim, kMostWidth);
+  if (head_dim == 0) {
+    if (width % heads != 0) {
+      Fail("{} = {} is not a multiple of {} = {}, and no head_dim is given",
+           c.Path(keys.model_dim.front()), width, c.Path(keys.q_heads.front()),
+           heads);
+    }
+    head_dim = width / heads;
+  }
+  Heads(width, heads, kv, head_dim);
+  Layers(c.IntOf(keys.layers, 1, kMostLayers));
+  if (keys.length.empty()) return;
+  out.trained_length = size(keys.length, keys.default_length, kMostLength);
+  if (keys.length_required) required(keys.length, out.trained_length);
+}
+
+std::string Reader::LayerType(const Names& known) {
+  const auto types =
+      c.MaybeTexts("layer_types", static_cast<size_t>(kMostLayers));
+  if (!types) return {};
+  if (static_cast<int64_t>(types->size()) != out.layers) {
+    Fail("{} has {} entries for {} layers", c.Path("layer_types"),
+         types->size(), out.layers);
+  }
+  for (const std::string& type : *types) {
+    if (std::ranges::none_of(known, [&](const char* k) { return type == k; })) {
+      Fail("{} has the entry '{}', known are {}", c.Path("layer_types"),
+           type.substr(0, 40), fmt::join(known, ", "));
+    }
+  }
+  return (*types)[static_cast<size_t>(out.layer)];
+}
+
+void Reader::CausalWindow(int64_t width) {
+  out.window = Window{.left = width - 1, .right = 0};
+}
+
+void Reader::Attend(std::string name, std::string words,
+                    std::shared_ptr<const Encoding> encoding) {
+  out.attention.name = std::move(name);
+  out.attention.words = std::move(words);
+  out.attention.encoding = std::move(encoding);
+}
+
+void Reader::NoPosition(const char* words) {
+  Attend("none", words, std::make_shared<locus::NoPosition>());
+}
+
+Scheme TensorScheme(
+    std::string name, std::string words, const NeededTensor& tensor,
+    std::function<std::shared_ptr<const Encoding>(Tensor)> make) {
+  Scheme scheme;
+  scheme.name = std::move(name);
+  scheme.words = std::move(words);
+  scheme.tensors = {tensor};
+  scheme.build = [tensor, make = std::move(make)](const TensorLookup& find) {
+    return make(find(tensor));
+  };
+  return scheme;
+}
+
+void Reader::Learned(const std::string& tensor, int64_t rows, int64_t dim,
+                     int64_t offset) {
+  out.input = TensorScheme(
+      "learned",
+      fmt::format("learned table of {} rows{}", rows,
+                  offset == 0
+                      ? ""
+                      : fmt::format("; position p takes row p + {}", offset)),
+      {.name = tensor, .shape = {rows, dim}, .use = "learned positions"},
+      [offset](Tensor table) {
+        return std::make_shared<locus::Learned>(std::move(table), offset);
+      });
+  out.trained_length = rows - offset;
+}
+
+void Reader::Sinusoids(int64_t dim, SinusoidLayout layout, int64_t offset) {
+  const char* words = layout == SinusoidLayout::kInterleaved
+                          ? "sine and cosine interleaved"
+                      : layout == SinusoidLayout::kHalves
+                          ? "[sin, cos] halves, 10000^(-2i/d)"
+                          : "[sin, cos] halves, 10000^(-i/(d/2 - 1))";
+  out.input.name = "sinusoidal";
+  out.input.words = fmt::format(
+      "sinusoids of width {}, {}{}", dim, words,
+      offset == 0 ? "" : fmt::format("; positions start at {}", offset));
+  out.input.encoding = std::make_shared<Sinusoidal>(
+      dim, SinusoidalOptions{.layout = layout, .offset = offset});
+}
+
+std::string_view LayoutWords(PairLayout layout) {
+  return layout == PairLayout::kHalves ? "halves" : "interleaved pairs";
+}
+
+}  // namespace locus::models

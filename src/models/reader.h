@@ -1,0 +1,117 @@
+// What the families share: the steps from a config to a LayerPosition.
+#ifndef LOCUS_SRC_MODELS_READER_H_
+#define LOCUS_SRC_MODELS_READER_H_
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "core/fail.h"
+#include "locus/encodings/rope.h"
+#include "locus/encodings/sinusoidal.h"
+#include "locus/models.h"
+#include "models/config.h"
+
+namespace locus::models {
+
+// Spellings of the sizes of a stack; the first present counts.
+struct SizeKeys {
+  Names model_dim = {"hidden_size"};
+  Names q_heads = {"num_attention_heads"};
+  Names kv_heads = {"num_key_value_heads"};
+  Names head_dim = {"head_dim"};
+  Names layers = {"num_hidden_layers"};
+  Names length = {"max_position_embeddings"};
+  bool length_required = true;
+  // Where a config may leave a size out; 0: it may not.
+  int64_t default_heads = 0;
+  int64_t default_kv_heads = 0;
+  int64_t default_head_dim = 0;
+  int64_t default_length = 0;
+};
+
+// How a family rotates, where its config does not say otherwise.
+struct RopeDefaults {
+  PairLayout layout = PairLayout::kHalves;
+  double base = 10000.0;
+  double partial = 1.0;
+  Names base_keys = {"rope_theta"};
+  Names partial_keys = {"partial_rotary_factor"};
+  // Rotating channels; 0: head_dim * partial.
+  int64_t rotary_dim = 0;
+  RotaryPlace place = RotaryPlace::kLeading;
+  // Channels that `partial` is a share of; 0: head_dim.
+  int64_t partial_of = 0;
+  // Scalings in the config do not concern this layer (Gemma-3 local layers).
+  bool unscaled = false;
+  // The dict of rope_parameters that concerns this layer, if nested.
+  std::string layer_type = {};
+  // Old names of scalings: Phi-3 says "su" or "yarn" and means LongRoPE.
+  bool yarn_means_longrope = false;
+  // DeepSeek: the softmax scale gains the square of mscale_all_dim's magnitude.
+  bool mscale_squared = false;
+};
+
+class Reader {
+ public:
+  Reader(const Config& config, const ReadOptions& options, LayerPosition& out)
+      : c(config), options(options), out(out) {}
+
+  const Config& c;
+  const ReadOptions& options;
+  LayerPosition& out;
+
+  template <typename... Args>
+  void Warn(fmt::format_string<Args...> format, Args&&... args) {
+    out.warnings.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  // An error, or with `lenient` a warning.
+  template <typename... Args>
+  void Refuse(fmt::format_string<Args...> format, Args&&... args) {
+    std::string text = fmt::format(format, std::forward<Args>(args)...);
+    if (!options.lenient) throw Error(text);
+    out.warnings.push_back(std::move(text));
+  }
+  // Keys that are read and have no bearing; they do not count as unused.
+  void Ignore(const Names& keys) {
+    for (const char* key : keys) c.Find(key);
+  }
+  // A key that the model's own code does not look at: a warning if present.
+  void IgnoredUpstream(const char* key);
+
+  // The part asked for; fails if the model has no such part.
+  bool IsEncoder(bool has_encoder, bool has_decoder);
+  // Heads, widths, layers and trained length; scale becomes 1/sqrt(head_dim).
+  void Sizes(const SizeKeys& keys = {});
+  void Layers(int64_t layers);
+  void Heads(int64_t model_dim, int64_t q_heads, int64_t kv_heads,
+             int64_t head_dim);
+  // The type of this layer from `layer_types`, or empty; fails on an unknown.
+  std::string LayerType(const Names& known);
+  // Query m sees n with 0 <= m - n < width.
+  void CausalWindow(int64_t width);
+
+  // Attention turns q and k.
+  void Rope(const RopeDefaults& defaults);
+  // A scheme at the input.
+  void Learned(const std::string& tensor, int64_t rows, int64_t dim,
+               int64_t offset);
+  void Sinusoids(int64_t dim, SinusoidLayout layout, int64_t offset);
+  // A scheme in attention that needs no tensors.
+  void Attend(std::string name, std::string words,
+              std::shared_ptr<const Encoding> encoding);
+  void NoPosition(const char* words);
+};
+
+// A scheme made of one tensor: `make` gets it.
+Scheme TensorScheme(
+    std::string name, std::string words, const NeededTensor& tensor,
+    std::function<std::shared_ptr<const Encoding>(Tensor)> make);
+
+// "interleaved pairs" or "halves".
+std::string_view LayoutWords(PairLayout layout);
+
+}  // namespace locus::models
+
+#endif  // LOCUS_SRC_MODELS_READER_H_

@@ -1,0 +1,36 @@
+// libFuzzer: configs. The first byte chooses layer, part and strictness.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "locus/error.h"
+#include "locus/models.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  constexpr std::array<const char*, 4> kParts = {"", "encoder", "decoder", ""};
+  locus::models::ReadOptions options;
+  options.layer = data[0] & 3;
+  options.part = kParts[(data[0] >> 2) & 3];
+  options.lenient = (data[0] & 16) != 0;
+  options.angles = (data[0] & 32) != 0 ? locus::AngleMode::kFloat32
+                                       : locus::AngleMode::kExact;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1,
+                              size - 1);
+  try {
+    const auto p = locus::models::FromConfig(text, options);
+    // What is accepted can also be lowered, where it needs no tensors.
+    if (p.attention.encoding != nullptr && p.head_dim <= 1024 &&
+        p.q_heads <= 64) {
+      auto shape =
+          locus::Shape::SelfAttention(p.q_heads, p.head_dim, /*length=*/4);
+      shape.kv_heads = p.kv_heads;
+      shape.scale = p.scale;
+      locus::Validate(p.attention.encoding->Lower(shape).terms, shape);
+    }
+  } catch (const locus::Error&) {
+    return 0;  // one sentence is the right answer to most of these
+  }
+  return 0;
+}

@@ -1,0 +1,31 @@
+// libFuzzer: GGUF files, as weights and as configs.
+#include <cstddef>
+#include <cstdint>
+
+#include "locus/checkpoint.h"
+#include "locus/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using locus::models::Checkpoint;
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  try {
+    const auto file = Checkpoint::FromGguf(bytes, nullptr, "fuzz");
+    for (const auto& entry : file.tensors()) {
+      try {
+        file.Get(entry.name).ToVector();
+      } catch (const locus::Error&) {
+        continue;  // of a type that is not read
+      }
+    }
+  } catch (const locus::Error&) {
+    return 0;
+  }
+  for (bool lenient : {false, true}) {
+    try {
+      locus::models::FromGguf(bytes, "fuzz", {.layer = 0, .lenient = lenient});
+    } catch (const locus::Error&) {
+      continue;
+    }
+  }
+  return 0;
+}

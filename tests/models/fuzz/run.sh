@@ -1,0 +1,22 @@
+#!/bin/sh
+# Builds the fuzz targets and runs each over the kept corpus, then on its own.
+# usage: run.sh BUILD_FOLDER [SECONDS_EACH]
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+seconds=${2:-10}
+clang=$(command -v clang++ || command -v clang++-14) || {
+  echo "fuzzing needs clang++" >&2
+  exit 1
+}
+cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+cmake --build "$build" --parallel 1 >/dev/null
+for reader in config safetensors gguf; do
+  # New finds go beside the build, not into the kept corpus. 512 MB is far above
+  # what a file of 64 KiB may cost.
+  mkdir -p "$build/found/$reader"
+  "$build/${reader}_fuzz" -max_total_time="$seconds" -max_len=65536 \
+    -rss_limit_mb=512 -malloc_limit_mb=256 -timeout=10 -print_final_stats=1 \
+    -dict="$here/$reader.dict" -artifact_prefix="$build/" \
+    "$build/found/$reader" "$here/corpus/$reader" 2>&1 | tail -8
+done

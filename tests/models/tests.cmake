@@ -1,0 +1,25 @@
+# models.*: the tool, the page, the golden values and the fuzz targets.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(models_tests ${CMAKE_CURRENT_LIST_DIR})
+
+if(TARGET locus_cli)
+  add_test(NAME models.cli COMMAND Python3::Interpreter
+    ${models_tests}/cli_test.py $<TARGET_FILE:locus_cli>)
+  add_test(NAME models.docs COMMAND Python3::Interpreter
+    ${models_tests}/docs_table.py ${PROJECT_SOURCE_DIR}/docs/models.md
+    $<TARGET_FILE:locus_cli>)
+  set_tests_properties(models.cli models.docs PROPERTIES LABELS models)
+endif()
+
+# Needs the environment of the Python package, which has transformers.
+if(LOCUS_PYTHON)
+  add_test(NAME models.golden COMMAND ${Python_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/tools/golden.py check)
+  set_tests_properties(models.golden PROPERTIES LABELS models TIMEOUT 600)
+endif()
+
+# Ten seconds each, over the kept corpus and on; long runs are run.sh's second
+# argument.
+add_test(NAME models.fuzz COMMAND ${models_tests}/fuzz/run.sh
+  ${PROJECT_BINARY_DIR}/fuzz 10)
+set_tests_properties(models.fuzz PROPERTIES LABELS models TIMEOUT 1800)
