@@ -63,7 +63,7 @@ def test_tensors_of_the_checkpoint():
 
 
 def test_strict():
-    with pytest.raises(ValueError, match="rope_thta|rope_scaling_factor"):
+    with pytest.raises(ValueError, match="rope_scaling_factor"):
         locus.from_config({**LLAMA, "rope_scaling_factor": 2.0})
     layer = locus.from_config({**LLAMA, "rope_scaling_factor": 2.0}, lenient=True)
     assert any("rope_scaling_factor" in w for w in layer.warnings)
@@ -73,7 +73,7 @@ def test_strict():
         locus.from_config(LLAMA, layer=4)
     with pytest.raises(TypeError, match="list"):
         locus.from_config([1])
-    with pytest.raises(ValueError, match="missing.json"):
+    with pytest.raises(ValueError, match=r"missing\.json"):
         locus.from_config(pathlib.Path("missing.json"))
 
 

@@ -16,7 +16,7 @@ endforeach()
 add_test(NAME python.lint COMMAND ${Python_EXECUTABLE} -m ruff check --no-cache
   ${PROJECT_SOURCE_DIR})
 add_test(NAME python.format COMMAND ${Python_EXECUTABLE} -m ruff format --no-cache
-  --check ${PROJECT_SOURCE_DIR}/python ${PROJECT_SOURCE_DIR}/tests/python)
+  --check ${PROJECT_SOURCE_DIR})
 add_test(NAME python.wheel COMMAND ${python_tests}/wheel.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/wheel ${Python_EXECUTABLE})
 set_tests_properties(python.lint python.format python.wheel PROPERTIES LABELS python)
