@@ -327,6 +327,11 @@ def check(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int = 
     What an encoding can and cannot do, measured on random tokens: order, uniqueness, relativity, decay and more. encoding: an instance, or a name of encodings().
     """
 
+def machine(threads: int | None = None) -> dict:
+    """
+    What this machine can do, measured now in some tenth of a second: float32 multiply-adds (GFLOP/s), and bandwidth of reading, copying and updating in place (GB/s).
+    """
+
 def explain(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int = 128, causal: bool = False) -> str:
     """
     The terms that an encoding becomes for a call of these sizes, in words.
@@ -386,11 +391,11 @@ def rotate(x: Any, encoding: Encoding, positions: Any | None = None, inverse: bo
     x [B, H, L, D], [H, L, D] or [L, D]; axes="BLHD" (or "LHD", "BLD") says otherwise. positions: integers [L] or [B, L], by default 0 .. L - 1. inverse undoes the rotation. inplace writes to x and returns it.
     """
 
-def rotate_with(x: Any, cos: Any, sin: Any, *, layout: str, rotary_dim: int | None = None, positions: Any | None = None, inverse: bool = False, axes: str | None = None, threads: int | None = None) -> Any:
+def rotate_with(x: Any, cos: Any, sin: Any, *, layout: str, rotary_dim: int | None = None, positions: Any | None = None, inverse: bool = False, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> Any:
     """
     x rotated by given tables.
 
-    cos, sin: [rows, rotary_dim / 2], or [rows, rotary_dim] with each value twice as Hugging Face keeps them. positions: the row of each token, integers [L] or [B, L], by default 0 .. L - 1. layout: "interleaved" or "halves", without a default. rotary_dim: how many leading channels rotate; None is all. Axes as for rotate.
+    cos, sin: [rows, rotary_dim / 2], or [rows, rotary_dim] with each value twice as Hugging Face keeps them. positions: the row of each token, integers [L] or [B, L], by default 0 .. L - 1. layout: "interleaved" or "halves", without a default. rotary_dim: how many leading channels rotate; None is all. axes and inplace as for rotate.
     """
 
 class KvCache:

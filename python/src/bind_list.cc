@@ -173,6 +173,28 @@ void BindList(nb::module_& m) {
       "Every encoding, with its formula, paper and properties.");
   BindCheck(m);
   m.def(
+      "machine",
+      [](std::optional<int> threads) {
+        MachineLimits limits;
+        const int n = ThreadsOf(threads);
+        {
+          const nb::gil_scoped_release release;
+          limits = MeasureMachine(n);
+        }
+        nb::dict result;
+        result["simd"] = std::string(SimdTarget());
+        result["fma_gflops"] = limits.fma_gflops;
+        result["read_gb_per_s"] = limits.read_gb_per_s;
+        result["copy_gb_per_s"] = limits.copy_gb_per_s;
+        result["update_gb_per_s"] = limits.update_gb_per_s;
+        return result;
+      },
+      "threads"_a = nb::none(),
+      "What this machine can do, measured now in some tenth of a second: "
+      "float32 "
+      "multiply-adds (GFLOP/s), and bandwidth of reading, copying and updating "
+      "in place (GB/s).");
+  m.def(
       "explain",
       [](const Encoding& encoding, int64_t heads, int64_t head_dim,
          int64_t length, bool causal) {

@@ -104,21 +104,34 @@ nb::object RotateGiven(const nb::object& x, const nb::object& cos,
                        const nb::object& sin, const std::string& layout,
                        std::optional<int64_t> rotary_dim,
                        const nb::object& positions, bool inverse,
-                       const std::optional<std::string>& axes,
+                       const std::optional<std::string>& axes, bool inplace,
                        std::optional<int> threads) {
-  const Borrowed in("x", x), c("cos", cos), s("sin", sin);
-  const Tensor heads = AsHeads(in, AxesOf(axes, in));
-  const std::vector<int64_t> at = PositionsOf(positions, heads);
+  const Borrowed c("cos", cos), s("sin", sin);
   if (rotary_dim && *rotary_dim < 1) {
     throw nb::value_error(
         ("rotary_dim must be positive, got " + std::to_string(*rotary_dim))
             .c_str());
   }
+  const PairLayout pairs = LayoutOf(layout);
+  const int n = ThreadsOf(threads);
+  if (inplace) {
+    Writable to("x", x);
+    Tensor heads = AsHeads(to.tensor(), AxesOf(axes, to.tensor()));
+    const std::vector<int64_t> at = PositionsOf(positions, heads);
+    const nb::gil_scoped_release release;
+    const RotaryTable table(c, s, pairs, rotary_dim.value_or(heads.size(3)));
+    RotateOptions options{.rows = at, .inverse = inverse, .threads = n};
+    if (at.empty()) options.first_row = 0;
+    RotateInPlace(heads, table, options);
+    return x;
+  }
+  const Borrowed in("x", x);
+  const Tensor heads = AsHeads(in, AxesOf(axes, in));
+  const std::vector<int64_t> at = PositionsOf(positions, heads);
   const RotateWithOptions options{.rotary_dim = rotary_dim.value_or(0),
                                   .positions = at,
                                   .inverse = inverse,
-                                  .threads = ThreadsOf(threads)};
-  const PairLayout pairs = LayoutOf(layout);
+                                  .threads = n};
   Tensor result;
   {
     const nb::gil_scoped_release release;
@@ -141,13 +154,15 @@ void BindRotary(nb::module_& m) {
         "and returns it.");
   m.def("rotate_with", &RotateGiven, "x"_a, "cos"_a, "sin"_a, nb::kw_only(),
         "layout"_a, "rotary_dim"_a = nb::none(), "positions"_a = nb::none(),
-        "inverse"_a = false, "axes"_a = nb::none(), "threads"_a = nb::none(),
+        "inverse"_a = false, "axes"_a = nb::none(), "inplace"_a = false,
+        "threads"_a = nb::none(),
         "x rotated by given tables.\n\n"
         "cos, sin: [rows, rotary_dim / 2], or [rows, rotary_dim] with each "
         "value twice as Hugging Face keeps them. positions: the row of each "
         "token, integers [L] or [B, L], by default 0 .. L - 1. layout: "
         "\"interleaved\" or \"halves\", without a default. rotary_dim: how "
-        "many leading channels rotate; None is all. Axes as for rotate.");
+        "many leading channels rotate; None is all. axes and inplace as for "
+        "rotate.");
 }
 
 }  // namespace locus::python

@@ -34,6 +34,12 @@ def test_pytorch_is_not_imported():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_machine():
+    limits = locus.machine(threads=1)
+    assert limits.pop("simd")
+    assert all(value > 0 for value in limits.values()) and len(limits) == 4
+
+
 def test_the_gil_is_released():
     x = np.random.default_rng(1).standard_normal((1, 8, 2048, 64)).astype(np.float32)
     steps, done = 0, threading.Event()

@@ -66,6 +66,18 @@ def test_rotate_with(axes, layout, doubled):
         given, cos, sin, layout=layout, rotary_dim=16, positions=at, axes=axes
     )
     assert got.shape == given.shape
+    again = given.copy()
+    locus.rotate_with(
+        again,
+        cos,
+        sin,
+        layout=layout,
+        rotary_dim=16,
+        positions=at,
+        axes=axes,
+        inplace=True,
+    )
+    np.testing.assert_array_equal(again, got)
     if axes == "BLHD":
         got = got.transpose(0, 2, 1, 3)
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * EPS * np.abs(x).max())

@@ -15,8 +15,12 @@ for reader in config safetensors gguf; do
   # New finds go beside the build, not into the kept corpus. 512 MB is far above
   # what a file of 64 KiB may cost.
   mkdir -p "$build/found/$reader"
-  "$build/${reader}_fuzz" -max_total_time="$seconds" -max_len=65536 \
-    -rss_limit_mb=512 -malloc_limit_mb=256 -timeout=10 -print_final_stats=1 \
-    -dict="$here/$reader.dict" -artifact_prefix="$build/" \
-    "$build/found/$reader" "$here/corpus/$reader" 2>&1 | tail -8
+  if ! "$build/${reader}_fuzz" -max_total_time="$seconds" -max_len=65536 \
+    -rss_limit_mb="${FUZZ_RSS_MB:-512}" -malloc_limit_mb=256 -timeout=10 \
+    -print_final_stats=1 -dict="$here/$reader.dict" -artifact_prefix="$build/" \
+    "$build/found/$reader" "$here/corpus/$reader" > "$build/$reader.log" 2>&1; then
+    tail -40 "$build/$reader.log"
+    exit 1
+  fi
+  echo "$reader: $(grep '^Done ' "$build/$reader.log")"
 done
