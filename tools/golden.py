@@ -101,8 +101,10 @@ def unturned_latent(model: torch.nn.Module, still: Seen) -> None:
         return lambda _, __, out: found.__setitem__(name, out[0].double())
 
     attention = model.layers[0].self_attn
-    hooks = [attention.q_proj.register_forward_hook(keep("q")),
-             attention.kv_a_proj_with_mqa.register_forward_hook(keep("k"))]
+    hooks = [
+        attention.q_proj.register_forward_hook(keep("q")),
+        attention.kv_a_proj_with_mqa.register_forward_hook(keep("k")),
+    ]
     capture(model, [0] * len(POSITIONS))
     for hook in hooks:
         hook.remove()
@@ -143,9 +145,7 @@ def pack(position: Any) -> int:
     return (t << 40) + (h << 20) + w
 
 
-def rotary_case(
-    name: str, model_type: str, fields: Case, positions: list[Any]
-) -> Case:
+def rotary_case(name: str, model_type: str, fields: Case, positions: list[Any]) -> Case:
     """What a model of one layer does with its positions."""
     fields = small_fields(model_type, fields)
     config = transformers.AutoConfig.for_model(
@@ -165,8 +165,9 @@ def rotary_case(
     turned = capture(model, positions)
     inv_freq, gain = frequencies(model, config)
     heads = turned.q.shape[0]
-    rotated = [x.repeat_interleave(heads // x.shape[0], 0)
-               for x in (turned.q, turned.k)]
+    rotated = [
+        x.repeat_interleave(heads // x.shape[0], 0) for x in (turned.q, turned.k)
+    ]
     logits = float(turned.scaling) * rotated[0] @ rotated[1].transpose(1, 2)
     fields["model_type"] = model_type
     case = {
@@ -197,8 +198,11 @@ def files() -> dict[str, Callable[[], list[Case]]]:
         return {"legacy.json": legacy_file}
     from golden_layers import layers_file
 
-    return {"rotary.json": rotary_file, "tables.json": tables_file,
-            "layers.json": layers_file}
+    return {
+        "rotary.json": rotary_file,
+        "tables.json": tables_file,
+        "layers.json": layers_file,
+    }
 
 
 def close(a: Any, b: Any) -> bool:
@@ -218,16 +222,23 @@ def main() -> int:
         print(__doc__)
         return 2
     root = pathlib.Path(__file__).resolve().parent.parent
-    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else (
-        root / "tests" / "models" / "golden")
+    folder = (
+        pathlib.Path(sys.argv[2])
+        if len(sys.argv) > 2
+        else (root / "tests" / "models" / "golden")
+    )
     wrong = 0
     for name, make in files().items():
-        made = {"made_by": "tools/golden.py",
-                "transformers": transformers.__version__,
-                "torch": torch.__version__, "cases": make()}
+        made = {
+            "made_by": "tools/golden.py",
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+            "cases": make(),
+        }
         if sys.argv[1] == "write":
             text = json.dumps(made, separators=(",", ":")).replace(
-                '{"name"', '\n{"name"')
+                '{"name"', '\n{"name"'
+            )
             (folder / name).write_text(text + "\n", encoding="utf-8")
             continue
         kept = json.loads((folder / name).read_text(encoding="utf-8"))

@@ -151,8 +151,11 @@ ROTARY: list[tuple[str, str, Fields]] = [
     (
         "phi 3, short",
         "phi3",
-        {"rope_scaling": None, "original_max_position_embeddings": 2048,
-         "pad_token_id": 0},
+        {
+            "rope_scaling": None,
+            "original_max_position_embeddings": 2048,
+            "pad_token_id": 0,
+        },
     ),
     (
         "phi 3, longrope",
@@ -198,8 +201,11 @@ ROTARY: list[tuple[str, str, Fields]] = [
         {"rope_theta": 50000.0, "layer_types": ["full_attention"]},
     ),
     ("glm", "glm", {"head_dim": 16, "partial_rotary_factor": 0.5, "pad_token_id": 0}),
-    ("glm 4", "glm4", {"head_dim": 16, "partial_rotary_factor": 0.5,
-                       "pad_token_id": 0}),
+    (
+        "glm 4",
+        "glm4",
+        {"head_dim": 16, "partial_rotary_factor": 0.5, "pad_token_id": 0},
+    ),
     ("granite", "granite", {"attention_multiplier": 0.0078125}),
     ("smollm 3", "smollm3", {"no_rope_layers": [1], "pad_token_id": 0}),
     ("smollm 3, none", "smollm3", {"no_rope_layers": [0], "pad_token_id": 0}),
@@ -254,10 +260,16 @@ ROTARY: list[tuple[str, str, Fields]] = [
     ("gpt-j", "gptj", GPT),
     ("codegen", "codegen", {**GPT, "n_head": 4, "n_embd": 64}),
     ("falcon", "falcon", {"multi_query": True, "alibi": False}),
-    ("modernbert, full", "modernbert", {"layer_types": ["full_attention"],
-                                        "pad_token_id": 0}),
-    ("modernbert, local", "modernbert", {"layer_types": ["sliding_attention"],
-                                         "pad_token_id": 0}),
+    (
+        "modernbert, full",
+        "modernbert",
+        {"layer_types": ["full_attention"], "pad_token_id": 0},
+    ),
+    (
+        "modernbert, local",
+        "modernbert",
+        {"layer_types": ["sliding_attention"], "pad_token_id": 0},
+    ),
     ("nomic", "nomic_bert", {}),
     ("ernie 4.5", "ernie4_5", {"head_dim": 16}),
     ("helium", "helium", {"head_dim": 16}),
@@ -271,26 +283,41 @@ MULTIMODAL: list[tuple[str, str, Fields]] = [
     (
         "qwen2-vl",
         "qwen2_vl_text",
-        {**QWEN, "rope_theta": 1e6,
-         "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
+        {
+            **QWEN,
+            "rope_theta": 1e6,
+            "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+        },
     ),
     (
         "qwen2.5-vl",
         "qwen2_5_vl_text",
-        {**QWEN, "rope_theta": 1e6,
-         "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
+        {
+            **QWEN,
+            "rope_theta": 1e6,
+            "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+        },
     ),
     (
         "qwen2.5-vl, yarn",
         "qwen2_5_vl_text",
-        {**QWEN, "rope_theta": 1e6,
-         "rope_scaling": {**YARN, "mrope_section": [2, 3, 3]}},
+        {
+            **QWEN,
+            "rope_theta": 1e6,
+            "rope_scaling": {**YARN, "mrope_section": [2, 3, 3]},
+        },
     ),
     (
         "qwen3-vl",
         "qwen3_vl_text",
-        {"head_dim": 16, "rope_theta": 5e6,
-         "rope_scaling": {"rope_type": "default", "mrope_interleaved": True,
-                          "mrope_section": [4, 2, 2]}},
+        {
+            "head_dim": 16,
+            "rope_theta": 5e6,
+            "rope_scaling": {
+                "rope_type": "default",
+                "mrope_interleaved": True,
+                "mrope_section": [4, 2, 2],
+            },
+        },
     ),
 ]

@@ -138,11 +138,18 @@ def deberta_v1() -> Case:
     out = model(input_ids=torch.arange(2, 2 + TOKENS)[None], output_attentions=True)
     q, k, _ = heads_of(kept["qkv"], 2).chunk(3, dim=-1)
     q = q + layer.q_bias.view(2, 1, -1)
-    return case(model, DEBERTA, "deberta",
-                ["rel_embeddings.weight", "1.attention.self.pos_proj.weight",
-                 "1.attention.self.pos_q_proj.weight",
-                 "1.attention.self.pos_q_proj.bias"],
-                (q, k, out.attentions[1][0]))
+    return case(
+        model,
+        DEBERTA,
+        "deberta",
+        [
+            "rel_embeddings.weight",
+            "1.attention.self.pos_proj.weight",
+            "1.attention.self.pos_q_proj.weight",
+            "1.attention.self.pos_q_proj.bias",
+        ],
+        (q, k, out.attentions[1][0]),
+    )
 
 
 def xlnet() -> Case:
@@ -152,7 +159,8 @@ def xlnet() -> Case:
     layer = model.layer[1].rel_attn
     layer.register_forward_pre_hook(
         lambda _, args, kw: kept.__setitem__("h", args[0] if args else kw["h"]),
-        with_kwargs=True)
+        with_kwargs=True,
+    )
     with torch.no_grad():
         # Segments are beside the positions: their terms vanish.
         layer.seg_embed.zero_()
@@ -161,9 +169,13 @@ def xlnet() -> Case:
     q, k = (torch.einsum("ibh,hnd->bnid", kept["h"], w)[0] for w in (layer.q, layer.k))
     prob = out.attentions[1]
     prob = prob[0] if prob.shape[0] == 1 else prob[..., 0].permute(2, 0, 1)
-    return case(model, XLNET, "xlnet",
-                ["1.rel_attn.r", "1.rel_attn.r_w_bias", "1.rel_attn.r_r_bias"],
-                (q, k, prob))
+    return case(
+        model,
+        XLNET,
+        "xlnet",
+        ["1.rel_attn.r", "1.rel_attn.r_w_bias", "1.rel_attn.r_r_bias"],
+        (q, k, prob),
+    )
 
 
 def t5_cases() -> list[Case]:
@@ -177,20 +189,36 @@ def t5_cases() -> list[Case]:
             watch(layer.q, kept, part + "q")
             watch(layer.k, kept, part + "k")
         ids = torch.arange(2, 2 + TOKENS)[None]
-        out = model(input_ids=ids, decoder_input_ids=ids, output_attentions=True,
-                    use_cache=False)
+        out = model(
+            input_ids=ids,
+            decoder_input_ids=ids,
+            output_attentions=True,
+            use_cache=False,
+        )
         for part in ("encoder", "decoder"):
             prob = out[f"{part}_attentions"][1][0]
             q, k = (heads_of(kept[part + x], 2) for x in "qk")
-            cases.append(case(model, T5, kind, ["relative_attention_bias.weight"],
-                              (q, k, prob), part=part))
+            cases.append(
+                case(
+                    model,
+                    T5,
+                    kind,
+                    ["relative_attention_bias.weight"],
+                    (q, k, prob),
+                    part=part,
+                )
+            )
     return cases
 
 
 def image_cases() -> list[Case]:
     """BEiT over 3 x 3 patches and [CLS]; a window of Swin."""
-    beit = {**TEXT, **IMAGE, "use_relative_position_bias": True,
-            "use_absolute_position_embeddings": False}
+    beit = {
+        **TEXT,
+        **IMAGE,
+        "use_relative_position_bias": True,
+        "use_absolute_position_embeddings": False,
+    }
     del beit["vocab_size"], beit["max_position_embeddings"], beit["pad_token_id"]
     model = build("beit", beit)
     kept: Kept = {}
@@ -200,10 +228,17 @@ def image_cases() -> list[Case]:
     out = model(torch.randn(1, 3, 12, 12), output_attentions=True)
     q, k = (heads_of(kept[x], 2) for x in "qk")
     table = "relative_position_bias.relative_position_bias_table"
-    cases = [case(model, beit, "beit", [f"layers.1.{table}"],
-                  (q, k, out.attentions[1][0]))]
-    swin = {"image_size": 24, "patch_size": 4, "embed_dim": 8, "depths": [1],
-            "num_heads": [2], "window_size": 3}
+    cases = [
+        case(model, beit, "beit", [f"layers.1.{table}"], (q, k, out.attentions[1][0]))
+    ]
+    swin = {
+        "image_size": 24,
+        "patch_size": 4,
+        "embed_dim": 8,
+        "depths": [1],
+        "num_heads": [2],
+        "window_size": 3,
+    }
     model = build("swin", swin)
     kept = {}
     layer = model.encoder.layers[0].blocks[0].attention
@@ -212,9 +247,16 @@ def image_cases() -> list[Case]:
     out = model(torch.randn(1, 3, 24, 24), output_attentions=True)
     # Windows are batches; the first is as good as any.
     q, k = (heads_of(kept[x][:1], 2) for x in "qk")
-    cases.append(case(model, swin, "swin",
-                      [f"0.blocks.0.attention.{table}"],
-                      (q, k, out.attentions[0][0]), layer=0))
+    cases.append(
+        case(
+            model,
+            swin,
+            "swin",
+            [f"0.blocks.0.attention.{table}"],
+            (q, k, out.attentions[0][0]),
+            layer=0,
+        )
+    )
     return cases
 
 
@@ -223,10 +265,17 @@ def layers_file() -> list[Case]:
     v2 = {**DEBERTA, "position_buckets": 4, "pos_att_type": "p2c|c2p"}
     shared = {**v2, "share_att_key": True, "norm_rel_ebd": "layer_norm"}
     separate = {**v2, "share_att_key": False}
-    projections = [f"1.attention.self.{x}_proj.{y}" for y in ("weight", "bias")
-                   for x in ("query", "key", "pos_query", "pos_key")]
-    tables = ["rel_embeddings.weight", "encoder.LayerNorm.weight",
-              "encoder.LayerNorm.bias", *projections]
+    projections = [
+        f"1.attention.self.{x}_proj.{y}"
+        for y in ("weight", "bias")
+        for x in ("query", "key", "pos_query", "pos_key")
+    ]
+    tables = [
+        "rel_embeddings.weight",
+        "encoder.LayerNorm.weight",
+        "encoder.LayerNorm.bias",
+        *projections,
+    ]
 
     def deberta(model: Any) -> tuple[torch.nn.Module, torch.nn.Module]:
         layer = model.encoder.layer[1].attention.self
@@ -244,8 +293,12 @@ def layers_file() -> list[Case]:
         deberta_v1(),
         text_case("deberta-v2", shared, deberta, tables),
         text_case("deberta-v2", separate, deberta, tables),
-        text_case("mpnet", {**TEXT, "relative_attention_num_buckets": 32}, mpnet,
-                  ["relative_attention_bias.weight"]),
+        text_case(
+            "mpnet",
+            {**TEXT, "relative_attention_num_buckets": 32},
+            mpnet,
+            ["relative_attention_bias.weight"],
+        ),
         text_case("roformer", {**TEXT, "embedding_size": 8}, roformer, []),
         xlnet(),
         *t5_cases(),

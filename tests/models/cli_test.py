@@ -91,8 +91,13 @@ class Explain(Folder):
         self.assertEqual([g["layers"] for g in one["groups"]], [[5]])
 
     def test_both_parts(self) -> None:
-        t5 = {"model_type": "t5", "d_model": 8, "d_kv": 4, "num_heads": 2,
-              "num_layers": 2}
+        t5 = {
+            "model_type": "t5",
+            "d_model": 8,
+            "d_kv": 4,
+            "num_heads": 2,
+            "num_layers": 2,
+        }
         groups = json.loads(run("explain", self.write("c", t5), "--json")[1])["groups"]
         self.assertEqual([g["part"] for g in groups], ["encoder", "decoder"])
         self.assertEqual(
@@ -102,8 +107,9 @@ class Explain(Folder):
 
     def test_differences(self) -> None:
         a = self.write("a.json", LLAMA)
-        b = self.write("b.json", {**LLAMA, "rope_theta": 10000.0,
-                                  "num_hidden_layers": 5})
+        b = self.write(
+            "b.json", {**LLAMA, "rope_theta": 10000.0, "num_hidden_layers": 5}
+        )
         self.assertEqual(run("explain", a, a)[:2], (0, "no difference in positions\n"))
         code, out, _ = run("explain", a, b)
         self.assertEqual(code, 1)
@@ -143,31 +149,48 @@ class Explain(Folder):
 
 class Convert(Folder):
     def test_there_and_back(self) -> None:
-        config = {**LLAMA, "hidden_size": 16, "num_attention_heads": 2,
-                  "num_key_value_heads": 1, "num_hidden_layers": 1}
+        config = {
+            **LLAMA,
+            "hidden_size": 16,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "num_hidden_layers": 1,
+        }
         self.write("config.json", config)
         names = {"q_proj": 16, "k_proj": 8, "v_proj": 8}
         header, data = {}, b""
         for name, rows in names.items():
             values = struct.pack(f"<{rows}f", *range(rows))
             header[f"model.layers.0.self_attn.{name}.weight"] = {
-                "dtype": "F32", "shape": [rows, 1],
-                "data_offsets": [len(data), len(data) + len(values)]}
+                "dtype": "F32",
+                "shape": [rows, 1],
+                "data_offsets": [len(data), len(data) + len(values)],
+            }
             data += values
         text = json.dumps(header).encode()
         original = struct.pack("<Q", len(text)) + text + data
         source, made, back = (self.folder / n for n in ("in", "made", "back"))
         source.write_bytes(original)
-        code, out, err = run("convert-layout", str(source), str(made),
-                             "--to", "interleaved")
+        code, out, err = run(
+            "convert-layout", str(source), str(made), "--to", "interleaved"
+        )
         self.assertEqual((code, err), (0, ""))
         self.assertIn("2 tensors of 1 layers are now interleaved", out)
         q = struct.unpack("<16f", made.read_bytes()[-128:-64])
         self.assertEqual(q[:8], (0, 4, 1, 5, 2, 6, 3, 7))
         self.assertEqual(made.read_bytes()[-32:], original[-32:])
         self.assertEqual(
-            run("convert-layout", str(made), str(back), "--to", "halves",
-                "--from", "interleaved")[0], 0)
+            run(
+                "convert-layout",
+                str(made),
+                str(back),
+                "--to",
+                "halves",
+                "--from",
+                "interleaved",
+            )[0],
+            0,
+        )
         self.assertEqual(back.read_bytes(), original)
 
     def test_refusals(self) -> None:
