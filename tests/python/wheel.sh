@@ -15,5 +15,7 @@ numpy=$("$python" -c 'import numpy; print(numpy.__version__)')
 "$python" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
   "numpy==$numpy" "$work"/dist/*.whl
+# From here, so that nothing of the repository is on the path.
+cp "$repository/tests/python/use_wheel.py" "$work"
 cd "$work"
-"$work/venv/bin/python" "$repository/tests/python/use_wheel.py"
+"$work/venv/bin/python" "$work/use_wheel.py"

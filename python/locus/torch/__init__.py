@@ -14,6 +14,11 @@ attention interface (LLaMA and its kin), `patch(model)` for T5, BLOOM, DeBERTa-v
 and XLNet.
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("locus.torch needs PyTorch, which is not installed") from error
+
 from .biases import Alibi, Fire, Kerple, Sandwich, SwinBias, T5Bias
 from .functional import attention, rotate
 from .hf import patch, register, register_when_imported, unpatch
