@@ -152,21 +152,33 @@ std::optional<int64_t> Config::MaybeInt(const char* key, int64_t lowest,
   return AsInt(Path(key), *value, lowest, highest);
 }
 
-std::optional<int64_t> Config::MaybeIntOf(const Names& keys, int64_t lowest,
-                                          int64_t highest) const {
-  std::optional<int64_t> found;
+namespace {
+
+// The value of the first key present; the others must agree with it.
+template <typename T, typename Read>
+std::optional<T> Agreed(const Names& keys, const Config& config, Read read) {
+  std::optional<T> found;
   const char* where = nullptr;
   for (const char* key : keys) {
-    const auto value = MaybeInt(key, lowest, highest);
+    const std::optional<T> value = read(key);
     if (!value) continue;
     if (found && *found != *value) {
-      Fail("{} = {} contradicts {} = {}", Path(key), *value, Path(where),
-           *found);
+      Fail("{} = {} contradicts {} = {}", config.Path(key), *value,
+           config.Path(where), *found);
     }
     if (!found) where = key;
     found = value;
   }
   return found;
+}
+
+}  // namespace
+
+std::optional<int64_t> Config::MaybeIntOf(const Names& keys, int64_t lowest,
+                                          int64_t highest) const {
+  return Agreed<int64_t>(keys, *this, [&](const char* key) {
+    return MaybeInt(key, lowest, highest);
+  });
 }
 
 int64_t Config::IntOf(const Names& keys, int64_t lowest,
@@ -187,19 +199,9 @@ std::optional<double> Config::MaybeNumber(const char* key, double lowest,
 
 std::optional<double> Config::MaybeNumberOf(const Names& keys, double lowest,
                                             double highest) const {
-  std::optional<double> found;
-  const char* where = nullptr;
-  for (const char* key : keys) {
-    const auto value = MaybeNumber(key, lowest, highest);
-    if (!value) continue;
-    if (found && *found != *value) {
-      Fail("{} = {} contradicts {} = {}", Path(key), *value, Path(where),
-           *found);
-    }
-    if (!found) where = key;
-    found = value;
-  }
-  return found;
+  return Agreed<double>(keys, *this, [&](const char* key) {
+    return MaybeNumber(key, lowest, highest);
+  });
 }
 
 std::optional<bool> Config::MaybeFlag(const char* key) const {
