@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/app.h"
+#include "cli/companion.h"
 #include "locus/version.h"
 
 namespace locus::cli {
@@ -41,6 +42,11 @@ std::string CommandNames(const CLI::App& app) {
 }
 
 int Main(int argc, char** argv) {
+  try {
+    BecomeCompanion(argc, argv);
+  } catch (const std::exception& e) {
+    return Fail(e.what());
+  }
   // A reader that goes away (locus list | head -1) shows as EPIPE in Emit.
   std::signal(SIGPIPE, SIG_IGN);
   int code = kFine;
@@ -59,6 +65,7 @@ int Main(int argc, char** argv) {
   AddExplain(app, code);
   AddConvertLayout(app, code);
   AddBench(app, code);
+  AddCompanions(app);
   AddVersion(app, code);
   try {
     const auto named = [&](const CLI::App* command) {

@@ -28,11 +28,11 @@ from typing import Any
 
 import torch
 import transformers
-from golden_cases import MULTIMODAL, OWN_SIZES, ROTARY, SMALL, UNGROUPED
+from golden_cases import COUNTING, MULTIMODAL, OWN_SIZES, ROTARY, SMALL, UNGROUPED
 from golden_tables import Case, legacy_file, numbers, tables_file
 
-# Inside every trained length, at its ends, and past most of them.
-POSITIONS = [0, 1, 511, 4096, 6000]
+# Inside every trained length, at its ends, and far past most of them.
+POSITIONS = [0, 1, 511, 4096, 131071]
 # Text, a patch of a later image, text after it: (time, height, width).
 PATCHES = [(0, 0, 0), (1, 1, 1), (511, 520, 513), (511, 511, 530), (4096, 4096, 4096)]
 
@@ -159,7 +159,15 @@ def rotary_case(name: str, model_type: str, fields: Case, positions: list[Any]) 
             if parameter.dim() > 1:
                 parameter.normal_(std=0.4)
     zero = (0, 0, 0) if isinstance(positions[0], tuple) else 0
-    still = capture(model, [zero] * len(positions))
+    if name in COUNTING:
+        positions = list(range(len(positions)))
+        # Without the temperature that grows with the count.
+        attention = model.layers[0].self_attn
+        strength, attention.attn_scale = attention.attn_scale, 0.0
+        still = capture(model, positions)
+        attention.attn_scale = strength
+    else:
+        still = capture(model, [zero] * len(positions))
     if model_type == "deepseek_v3":
         unturned_latent(model, still)
     turned = capture(model, positions)

@@ -21,7 +21,7 @@ GPT: Fields = {
     "n_embd": 32,
     "n_head": 2,
     "n_layer": 1,
-    "n_positions": 8192,
+    "n_positions": 131072,
     "n_inner": 16,
     "vocab_size": 32,
     "rotary_dim": 8,
@@ -247,6 +247,7 @@ ROTARY: list[tuple[str, str, Fields]] = [
         {
             "head_dim": 16,
             "no_rope_layers": [0],
+            "floor_scale": 2,
             "use_qk_norm": False,
             "intermediate_size_mlp": 16,
             "max_position_embeddings": 131072,
@@ -279,6 +280,8 @@ OWN_SIZES = {"gptj", "codegen"}
 UNGROUPED = {"gpt_neox", "falcon", "modernbert", "nomic_bert"}
 
 # Vision-language models: their text models, at (time, height, width).
+# Layers that count their tokens, whatever the position ids say.
+COUNTING = {"llama 4, none"}
 MULTIMODAL: list[tuple[str, str, Fields]] = [
     (
         "qwen2-vl",

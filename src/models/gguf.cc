@@ -148,7 +148,8 @@ const Blocks* BlocksOf(uint32_t type) {
       {26, {"I32", 1, 4}},        {27, {"I64", 1, 8}},
       {28, {"F64", 1, 8}},        {29, {"IQ1_M", 256, 56}},
       {30, {"BF16", 1, 2}},       {34, {"TQ1_0", 256, 54}},
-      {35, {"TQ2_0", 256, 66}},   {39, {"MXFP4", 32, 17}}};
+      {35, {"TQ2_0", 256, 66}},   {39, {"MXFP4", 32, 17}},
+      {40, {"NVFP4", 64, 36}},    {41, {"Q1_0", 128, 18}}};
   const auto at = kTypes.find(type);
   return at == kTypes.end() ? nullptr : &at->second;
 }

@@ -270,11 +270,31 @@ class Translation {
     const bool slides = type == "gemma2" || type == "gemma3_text" ||
                         type == "cohere2" || type == "gpt_oss" ||
                         type == "phi3" || type == "starcoder2";
-    Number("attention.sliding_window", slides ? "sliding_window" : nullptr);
-    Number("attention.sliding_window_pattern", nullptr);
+    if (slides) {
+      Number("attention.sliding_window", "sliding_window");
+      Pattern();
+    }
     Number("attn_logit_softcapping", type == "gemma2" || type == "gemma3_text"
                                          ? "attn_logit_softcapping"
                                          : nullptr);
+  }
+
+  // Which layers slide: every layer but each n-th, or a flag for each.
+  void Pattern() {
+    const char* key = "attention.sliding_window_pattern";
+    const GgufValue* value = Find(key);
+    if (value == nullptr) return;
+    if (const auto* flags = std::get_if<std::vector<double>>(value)) {
+      Json types = Json::array();
+      for (const double flag : *flags) {
+        types.push_back(flag != 0.0 ? "sliding_attention" : "full_attention");
+      }
+      config_["layer_types"] = types;
+    } else if (const auto* every = std::get_if<int64_t>(value)) {
+      config_["sliding_window_pattern"] = *every;
+    } else {
+      Fail("{}{} must be a whole number or a list of flags", prefix_, key);
+    }
   }
 
   void Rest(const std::string& type) {
