@@ -3,10 +3,10 @@
     golden.py write [FOLDER]    writes the files of this release of transformers
     golden.py check [FOLDER]    regenerates them and compares
 
-FOLDER is tests/models/golden. The current release writes rotary.json, tables.json
-and layers.json; 4.35.2, the last with Transformer-XL and BERT's relative keys,
-writes legacy.json. Each file names the versions that made it. Values are float32
-in 9 digits, which is all of them.
+FOLDER is tests/models/golden. The current release writes rotary.json, tables.json,
+layers.json and inputs.json; 4.35.2, the last with Transformer-XL and BERT's relative
+keys, writes legacy.json. Each file names the versions that made it. Values are
+float32 in 9 digits, which is all of them.
 
 For a model that rotates, the whole path is recorded: the fields go through the
 model's own config class, a model of one layer is built from it, and
@@ -204,12 +204,14 @@ def files() -> dict[str, Callable[[], list[Case]]]:
     """The files that the installed release makes."""
     if transformers.__version__.startswith("4.35."):
         return {"legacy.json": legacy_file}
+    from golden_inputs import inputs_file
     from golden_layers import layers_file
 
     return {
         "rotary.json": rotary_file,
         "tables.json": tables_file,
         "layers.json": layers_file,
+        "inputs.json": inputs_file,
     }
 
 

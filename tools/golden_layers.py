@@ -179,9 +179,9 @@ def xlnet() -> Case:
 
 
 def t5_cases() -> list[Case]:
-    """Both parts, second layer, of T5 and of UMT5."""
+    """Both parts, second layer, of T5 and its likes."""
     cases = []
-    for kind in ("t5", "umt5"):
+    for kind in ("t5", "umt5", "switch_transformers"):
         model = build(kind, T5)
         kept: Kept = {}
         for part in ("encoder", "decoder"):

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "locus/models.h"
@@ -174,25 +175,64 @@ TEST(GoldenTablesTest, BertRelativeKeys) {
 }
 
 // Second layers, unless said otherwise, with the tensors of their checkpoint.
-TEST(GoldenTablesTest, LayersWithTables) {
-  const auto cases = Named("layers.json", "layer");
-  EXPECT_EQ(cases.size(), 12u);
-  for (GoldenJson c : cases) {
-    SCOPED_TRACE(c["config"]["model_type"].get<std::string>());
-    if (!c.contains("layer")) c["layer"] = 1;
-    ExpectProbabilities(c, [&](const NeededTensor& need) {
-      for (const auto& [name, values] : c["tensors"].items()) {
-        // Names of published checkpoints; where the release has others, the
-        // case has this one tensor.
-        if (need.name.ends_with(name) || c["tensors"].size() == 1) {
-          const Tensor tensor = GoldenTensor(values);
-          EXPECT_EQ(tensor.shape(), need.shape) << need.name;
-          return tensor;
-        }
+// The tensors of a case, by the names of published checkpoints; where the
+// release has others, the case has this one tensor.
+TensorLookup TensorsOf(const GoldenJson& c) {
+  return [&c](const NeededTensor& need) {
+    for (const auto& [name, values] : c["tensors"].items()) {
+      if (need.name.ends_with(name) || c["tensors"].size() == 1) {
+        const Tensor tensor = GoldenTensor(values);
+        EXPECT_EQ(tensor.shape(), need.shape) << need.name;
+        return tensor;
       }
-      throw Error("the case lacks " + need.name);
-    });
+    }
+    throw Error("the case lacks " + need.name);
+  };
+}
+
+// Every layer of `file`; second layers but where a case says another.
+std::vector<GoldenJson> Layers(const std::string& file) {
+  std::vector<GoldenJson> cases = Named(file, "layer");
+  for (GoldenJson& c : cases) {
+    if (!c.contains("layer")) c["layer"] = 1;
   }
+  return cases;
+}
+
+TEST(GoldenTablesTest, LayersWithTables) {
+  const auto cases = Layers("layers.json");
+  EXPECT_EQ(cases.size(), 14u);
+  for (const GoldenJson& c : cases) {
+    SCOPED_TRACE(c["config"]["model_type"].get<std::string>());
+    ExpectProbabilities(c, TensorsOf(c));
+  }
+}
+
+TEST(GoldenTablesTest, LayersWithPositionsInTheInput) {
+  const auto cases = Layers("inputs.json");
+  EXPECT_EQ(cases.size(), 15u);
+  int with_rows = 0;
+  for (const GoldenJson& c : cases) {
+    SCOPED_TRACE(c["config"]["model_type"].get<std::string>() + " " +
+                 c.value("part", ""));
+    ExpectProbabilities(c, TensorsOf(c));
+    if (!c.contains("added")) continue;
+    ++with_rows;
+    const LayerPosition p = FromConfig(
+        c["config"].dump(), ReadOptions{.part = c.value("part", "")});
+    const Tensor expected = GoldenTensor(c["added"]);
+    std::vector<int64_t> positions(static_cast<size_t>(expected.size(0)));
+    std::iota(positions.begin(), positions.end(), 0);
+    const Tensor rows = Build(p.input, TensorsOf(c))->Embed(positions);
+    ASSERT_EQ(rows.shape(), expected.shape());
+    for (int64_t i = 0; i < expected.size(0); ++i) {
+      for (int64_t d = 0; d < expected.size(1); ++d) {
+        // Tables are copied; sinusoids have an angle below 16, in float32.
+        EXPECT_NEAR(rows.At(i, d), expected.At(i, d), 32 * 0x1p-24);
+      }
+    }
+  }
+  EXPECT_EQ(with_rows, 12);
 }
 
 }  // namespace
