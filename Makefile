@@ -9,13 +9,15 @@ help:
 	@echo "make test      set up, build, and run every test"
 	@echo "make bench     set up, build, measure; results in build/bench"
 	@echo "make build     set up and build: build/release/cli/locus"
-	@echo "make compare   the comparison of encodings (not built yet)"
+	@echo "make compare   set up, build, train and compare encodings; report in results/"
+	@echo "               make compare ARGS=--quick for a first look in minutes"
 	@echo "make format    clang-format every source"
 	@echo "make clean     remove build/"
 
 setup:
 	@tools/setup.sh
 	@tools/python.sh
+	@tools/corpus.sh
 
 build: setup
 	@echo "locus: building (build/release)"
@@ -34,8 +36,10 @@ bench: build
 	@build/release/bench/locus_bench --benchmark_out=build/bench/benchmarks.json --benchmark_out_format=json
 	@echo "locus: wrote build/bench/locus.json, locus.png, short.json and benchmarks.json"
 
-compare:
-	@echo "locus: the comparison is not built yet" >&2; exit 1
+# Continues where an earlier one was interrupted.
+compare: build
+	@echo "locus: comparing (build/release/cli/locus compare --help tells what can be chosen)"
+	@build/release/cli/locus compare --continue $(ARGS)
 
 format:
 	@tools/format.sh --write

@@ -1,0 +1,44 @@
+// The command: begins or continues a study, and shows what came out.
+#ifndef LOCUS_LAB_COMPARE_H_
+#define LOCUS_LAB_COMPARE_H_
+
+#include <filesystem>
+#include <string>
+
+#include "lab/config.h"
+
+namespace locus::lab {
+
+// Exit codes: fine; it ran and something failed; bad usage, input or disk;
+// stopped by a signal.
+inline constexpr int kFine = 0;
+inline constexpr int kSomeFailed = 1;
+inline constexpr int kBadInput = 2;
+inline constexpr int kInterrupted = 130;
+
+// What to do with a study that is in the folder already.
+enum class Existing : uint8_t {
+  kRefuse,    // an unfinished one is an error; a finished one is moved aside
+  kResume,    // go on with it; options that were given must agree
+  kContinue,  // go on with it if it is the same, otherwise as kRefuse
+  kReplace,   // drop it
+};
+
+struct CompareOptions {
+  Given given = {};
+  std::filesystem::path folder = "results";
+  std::string command = {};  // as it was typed
+  Existing existing = Existing::kRefuse;
+  int workers = 1;
+  double save_every = 1.0;  // seconds between checkpoints
+  bool json = false;        // results to standard output
+};
+
+// Each returns an exit code and throws Error.
+int Compare(const CompareOptions& options);
+int Redraw(const CompareOptions& options);    // --plot-only
+int ShowPlan(const CompareOptions& options);  // --dry-run
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_COMPARE_H_

@@ -1,0 +1,43 @@
+// What a worker does: trains, extends or measures, saves as it goes, and
+// writes the job's result.
+#ifndef LOCUS_LAB_COMPARE_JOB_H_
+#define LOCUS_LAB_COMPARE_JOB_H_
+
+#include <functional>
+#include <string>
+
+#include "lab/compare_study.h"
+
+namespace locus::lab {
+
+struct JobContext {
+  const Study& study;
+  const Job& job;
+  double save_every = 1.0;  // seconds
+  std::function<void(const std::string& line)> tell = {};
+};
+
+// The result is in two parts: "answer", the same bits whenever and however
+// often the job was interrupted, and "cost", times and memory.
+//
+// Returns false if it stopped early because that was wished. Throws Error.
+bool DoJob(const JobContext& context);
+
+// The two kinds of job.
+bool TrainAndEvaluate(const JobContext& context);
+void Measure(const JobContext& context);
+
+// Operations (as plan.h counts them) that a worker does in a second, from a few
+// steps of the first job.
+double MeasureRate(const Study& study);
+
+// NaN and infinities have no place in JSON.
+Json NumberJson(double value);
+// Peak of this process' resident memory in bytes.
+double PeakMemory();
+// Of a list that is not empty.
+double Quantile(std::vector<double> values, double share);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_COMPARE_JOB_H_

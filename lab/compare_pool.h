@@ -1,0 +1,36 @@
+// Runs the jobs of a study in worker processes.
+#ifndef LOCUS_LAB_COMPARE_POOL_H_
+#define LOCUS_LAB_COMPARE_POOL_H_
+
+#include <string>
+#include <vector>
+
+#include "lab/compare_study.h"
+
+namespace locus::lab {
+
+struct PoolOptions {
+  int workers = 1;
+  double save_every = 1.0;  // seconds between checkpoints of a worker
+};
+
+struct Failure {
+  std::string id = {};
+  std::string sentence = {};
+};
+
+struct Outcome {
+  bool stopped = false;                // a signal asked for it
+  std::vector<Failure> failures = {};  // jobs that could not be done
+  std::string storage_error = {};      // one sentence, if the disk gave up
+  double seconds = 0;                  // by the clock on the wall
+};
+
+// Does what is not done yet. A job that fails or crashes does not keep others
+// from going on; a disk that is full, or SIGINT or SIGTERM, stops them all
+// after their current step. A second signal ends them at once.
+Outcome RunJobs(const Study& study, const PoolOptions& options);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_COMPARE_POOL_H_

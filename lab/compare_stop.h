@@ -1,0 +1,17 @@
+// The wish to stop, heard between two steps.
+#ifndef LOCUS_LAB_COMPARE_STOP_H_
+#define LOCUS_LAB_COMPARE_STOP_H_
+
+namespace locus::lab {
+
+// From now on SIGTERM, and if wanted SIGINT, set the wish and interrupt calls
+// that wait. Writing past a limit or to a closed pipe becomes an error of the
+// call.
+void HearSignals(bool interrupt);
+
+// How often it was wished.
+int StopWishes();
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_COMPARE_STOP_H_

@@ -1,0 +1,64 @@
+// A study in its folder: its settings, its jobs, and what of them is done.
+//
+//   OUT/study.json                 settings; written first
+//   OUT/runs/<job>/checkpoint      a job that is not finished
+//   OUT/runs/<job>/result.json     a finished one
+//   OUT/results.json, report.html  the answer
+#ifndef LOCUS_LAB_COMPARE_STUDY_H_
+#define LOCUS_LAB_COMPARE_STUDY_H_
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/config.h"
+#include "lab/corpus.h"
+#include "lab/plan.h"
+#include "lab/store.h"
+
+namespace locus::lab {
+
+struct Study {
+  std::filesystem::path folder = {};
+  Given given = {};  // the options that it was started with
+  Json record = {};  // study.json: versions, settings, when it began
+  Settings settings = {};
+  std::vector<Job> plan = {};
+
+  std::filesystem::path JobFolder(const Job& job) const;
+  std::filesystem::path CheckpointPath(const Job& job) const;
+  std::filesystem::path ResultPath(const Job& job) const;
+
+  // Finished, and what other jobs need of it is still there.
+  bool IsDone(const Job& job) const;
+  const Job& Find(const std::string& id) const;
+};
+
+// A study of these options, not yet on disk. Throws Error for bad options or a
+// corpus that cannot be read.
+Study MakeStudy(const std::filesystem::path& folder, const Given& given,
+                const std::string& command);
+
+// The study in a folder, or nothing. Throws Error if it is damaged.
+std::optional<Study> OpenStudy(const std::filesystem::path& folder);
+
+// In which setting or version a study of these options would differ from the
+// stored one, as one sentence; empty if in none.
+std::string Difference(const Study& stored, const Given& given);
+
+// Writes study.json into a folder without runs.
+void SaveStudy(const Study& study);
+
+// Takes runs and results away: those of a finished study go to OUT/earlier.
+void ClearFolder(const std::filesystem::path& folder);
+
+// Reads every checkpoint; throws Error that names the first damaged one.
+void CheckCheckpoints(const Study& study);
+
+// The corpus of the settings, or nothing if no task needs one.
+std::optional<Corpus> OpenCorpus(const Settings& settings);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_COMPARE_STUDY_H_

@@ -1,0 +1,63 @@
+#include "lab/compare_worker.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <new>
+#include <string_view>
+
+#include "lab/compare_job.h"
+#include "lab/compare_stop.h"
+#include "lab/compare_study.h"
+#include "locus/error.h"
+
+namespace locus::lab {
+namespace {
+
+void Tell(int fd, std::string line) {
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  line += '\n';
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t put = write(fd, rest.data(), rest.size());
+    if (put <= 0) return;  // nobody listens: SIGTERM is on its way
+    rest.remove_prefix(static_cast<size_t>(put));
+  }
+}
+
+}  // namespace
+
+int RunWorker(const WorkerOptions& options) {
+  // Ctrl-C on a terminal reaches every process; the parent passes on what it
+  // makes of it.
+  HearSignals(/*interrupt=*/false);
+  const auto tell = [&](const std::string& line) {
+    Tell(options.events, line);
+  };
+  try {
+    const auto study = OpenStudy(options.folder);
+    if (!study) {
+      throw Error(
+          fmt::format("there is no study in {}", options.folder.string()));
+    }
+    const bool done = DoJob({.study = *study,
+                             .job = study->Find(options.job),
+                             .save_every = options.save_every,
+                             .tell = tell});
+    return done ? kWorkerDone : kWorkerStopped;
+  } catch (const StorageError& e) {
+    tell(fmt::format("error {}", e.what()));
+    return kWorkerNoRoom;
+  } catch (const std::bad_alloc&) {
+    tell("error not enough memory for a run of this size");
+  } catch (const std::exception& e) {
+    tell(fmt::format("error {}", e.what()));
+  }
+  return kWorkerFailed;
+}
+
+}  // namespace locus::lab

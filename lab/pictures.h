@@ -1,0 +1,23 @@
+// Small matrices worth drawing: what an encoding has become, and what a model
+// attends to.
+#ifndef LOCUS_LAB_PICTURES_H_
+#define LOCUS_LAB_PICTURES_H_
+
+#include <torch/types.h>
+
+#include <vector>
+
+#include "lab/model.h"
+#include "lab/run.h"
+
+namespace locus::lab {
+
+// The encoding's picture of every layer that has its own, then what each layer
+// and head attends to on tokens int64 [1, L]. At most 64 x 64 numbers each;
+// larger ones are averaged down.
+std::vector<PictureData> DrawPictures(const Model& model,
+                                      const torch::Tensor& tokens);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_PICTURES_H_

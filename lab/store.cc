@@ -1,0 +1,219 @@
+#include "lab/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace locus::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "LOCUSLAB", a version, then lengths of header and body and their checksum.
+constexpr std::string_view kMagic = "LOCUSLAB";
+constexpr uint64_t kVersion = 1;
+constexpr size_t kWords = 4;
+constexpr size_t kPreamble = kMagic.size() + kWords * sizeof(uint64_t);
+static_assert(std::endian::native == std::endian::little);
+
+[[noreturn]] void FailStorage(const fs::path& path, int error) {
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  throw StorageError(fmt::format(
+      "cannot write {}: {}; {}", path.string(), std::strerror(error),
+      full ? "free some space and continue with --resume"
+           : "make it writable and continue with --resume"));
+}
+
+// A file that is gone again unless it was renamed.
+class Beside {
+ public:
+  explicit Beside(const fs::path& path)
+      : path_(path),
+        name_(fmt::format("{}.{}.new", path.string(), getpid())),
+        fd_(open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                 0644)) {
+    if (fd_ < 0) FailStorage(path_, errno);
+  }
+  ~Beside() {
+    if (fd_ >= 0) close(fd_);
+    if (!name_.empty()) unlink(name_.c_str());
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+  void Write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t put = write(fd_, bytes.data(), bytes.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) FailStorage(path_, errno);
+      bytes.remove_prefix(static_cast<size_t>(put));
+    }
+  }
+
+  void Finish() {
+    if (fsync(fd_) != 0) FailStorage(path_, errno);
+    const int closed = close(fd_);
+    fd_ = -1;
+    if (closed != 0) FailStorage(path_, errno);
+    if (rename(name_.c_str(), path_.c_str()) != 0) FailStorage(path_, errno);
+    name_.clear();
+    // The new name itself must reach the disk as well.
+    const fs::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
+    const int folder = open(parent.c_str(), O_RDONLY | O_CLOEXEC);
+    if (folder >= 0) {
+      fsync(folder);
+      close(folder);
+    }
+  }
+
+ private:
+  fs::path path_;
+  std::string name_;
+  int fd_;
+};
+
+[[noreturn]] void FailDamaged(const fs::path& path, std::string_view what) {
+  throw Error(fmt::format(
+      "{} is damaged ({}); delete it and continue with --resume: that run "
+      "then starts anew",
+      path.string(), what));
+}
+
+std::string Preamble(std::string_view header, std::string_view body,
+                     uint64_t checksum) {
+  const std::array<uint64_t, kWords> words = {kVersion, header.size(),
+                                              body.size(), checksum};
+  std::string text(kMagic);
+  text.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
+  return text;
+}
+
+constexpr uint64_t kFnvStart = 0xcbf29ce484222325;
+constexpr uint64_t kFnvPrime = 0x100000001b3;
+
+uint64_t Checksum(std::string_view bytes, uint64_t sum) {
+  for (const char c : bytes) {
+    sum = (sum ^ static_cast<unsigned char>(c)) * kFnvPrime;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void WriteFile(const fs::path& path, std::string_view bytes) {
+  Beside file(path);
+  file.Write(bytes);
+  file.Finish();
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  if (!file.is_open() || file.bad()) {
+    throw Error(
+        fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
+  }
+  return bytes;
+}
+
+void MakeFolder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) FailStorage(path, error.value());
+}
+
+uint64_t Checksum(std::string_view bytes) { return Checksum(bytes, kFnvStart); }
+
+std::string Fingerprint(std::string_view bytes) {
+  return fmt::format("{:016x}", Checksum(bytes));
+}
+
+void WriteSealed(const fs::path& path, const Sealed& sealed) {
+  const std::string header = sealed.header.dump();
+  const uint64_t sum = Checksum(sealed.body, Checksum(header, kFnvStart));
+  Beside file(path);
+  file.Write(Preamble(header, sealed.body, sum));
+  file.Write(header);
+  file.Write(sealed.body);
+  file.Finish();
+}
+
+Sealed ReadSealed(const fs::path& path) {
+  const std::string bytes = ReadFile(path);
+  const std::string_view all = bytes;
+  if (all.size() < kPreamble || !all.starts_with(kMagic)) {
+    FailDamaged(path, "it does not begin as a checkpoint does");
+  }
+  std::array<uint64_t, kWords> words{};
+  std::memcpy(words.data(), all.data() + kMagic.size(), sizeof(words));
+  const auto [version, header_size, body_size, sum] = words;
+  if (version != kVersion) {
+    FailDamaged(path,
+                fmt::format("its version is {}, not {}", version, kVersion));
+  }
+  const std::string_view rest = all.substr(kPreamble);
+  if (header_size > rest.size() || body_size != rest.size() - header_size) {
+    FailDamaged(path, fmt::format("it has {} bytes, not {}", all.size(),
+                                  kPreamble + header_size + body_size));
+  }
+  if (Checksum(rest, kFnvStart) != sum) {
+    FailDamaged(path, "its checksum differs");
+  }
+  return {.header = Json::parse(rest.substr(0, header_size)),
+          .body = std::string(rest.substr(header_size))};
+}
+
+void WriteSealedJson(const fs::path& path, const Json& json) {
+  Json sealed = {{"checksum", Fingerprint(json.dump())}};
+  sealed.update(json);
+  WriteFile(path, sealed.dump(1) + "\n");
+}
+
+Json ReadSealedJson(const fs::path& path) {
+  Json json = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("checksum")) {
+    FailDamaged(path, "it is not JSON with a checksum");
+  }
+  const Json sum = json["checksum"];
+  json.erase("checksum");
+  if (sum != Fingerprint(json.dump()))
+    FailDamaged(path, "its checksum differs");
+  return json;
+}
+
+FolderLock::FolderLock(const fs::path& folder) {
+  const fs::path path = folder / "lock";
+  // Not closed on exec: workers hold it, too.
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT, 0644);
+  if (fd_ < 0) FailStorage(path, errno);
+  // A worker whose study was killed ends its step and its evaluation first.
+  constexpr int kTries = 300;
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  for (int n = 0; n < kTries; ++n) {
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    if (n == 20) {
+      fmt::print(stderr, "locus: waiting for another comparison in {}\n",
+                 folder.string());
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  close(fd_);
+  throw Error(
+      fmt::format("another comparison is running in {}; wait for it, "
+                  "or choose another folder by --out",
+                  folder.string()));
+}
+
+FolderLock::~FolderLock() { close(fd_); }
+
+}  // namespace locus::lab

@@ -1,0 +1,110 @@
+// Files that are whole or not there, and damage that is found.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "lab/store.h"
+
+namespace locus::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CompareStoreTest : public testing::Test {
+ protected:
+  CompareStoreTest()
+      : folder_(fs::path(testing::TempDir()) /
+                ("compare_store_" + std::to_string(getpid()))) {
+    fs::remove_all(folder_);
+    MakeFolder(folder_);
+  }
+  ~CompareStoreTest() override { fs::remove_all(folder_); }
+
+  static std::string Complaint(const fs::path& path) {
+    try {
+      ReadSealed(path);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(CompareStoreTest, SealedFilesComeBack) {
+  const fs::path path = folder_ / "checkpoint";
+  const std::string body("\0\xff binary \n", 11);
+  WriteSealed(path, {.header = {{"step", 3}, {"x", 0.1}}, .body = body});
+  const Sealed read = ReadSealed(path);
+  EXPECT_EQ(read.header, Json({{"step", 3}, {"x", 0.1}}));
+  EXPECT_EQ(read.body, body);
+  WriteSealed(path, {.header = {{"step", 4}}, .body = ""});
+  EXPECT_EQ(ReadSealed(path).header["step"], 4);
+  EXPECT_EQ(ReadSealed(path).body, "");
+}
+
+TEST_F(CompareStoreTest, EveryDamageIsFound) {
+  const fs::path path = folder_ / "checkpoint";
+  WriteSealed(path, {.header = {{"step", 3}}, .body = "0123456789"});
+  const std::string good = ReadFile(path);
+  // A bit of each byte, and each length short of the whole.
+  for (size_t n = 0; n < good.size(); ++n) {
+    std::string bad = good;
+    bad[n] = static_cast<char>(bad[n] ^ 4);
+    WriteFile(path, bad);
+    const std::string flipped = Complaint(path);
+    EXPECT_NE(flipped.find(path.string() + " is damaged"), std::string::npos)
+        << "byte " << n;
+    EXPECT_NE(flipped.find("delete it"), std::string::npos) << flipped;
+    WriteFile(path, good.substr(0, n));
+    EXPECT_NE(Complaint(path), "") << n << " bytes";
+  }
+  WriteFile(path, good + "x");
+  EXPECT_NE(Complaint(path), "");
+  WriteFile(path, good);
+  EXPECT_EQ(Complaint(path), "");
+}
+
+TEST_F(CompareStoreTest, SealedJsonFindsAChangedDigit) {
+  const fs::path path = folder_ / "result.json";
+  WriteSealedJson(path, {{"loss", 1.25}});
+  EXPECT_EQ(ReadSealedJson(path), Json({{"loss", 1.25}}));
+  std::string text = ReadFile(path);
+  text.replace(text.find("1.25"), 4, "1.26");
+  WriteFile(path, text);
+  EXPECT_THROW(ReadSealedJson(path), Error);
+  WriteFile(path, "{");
+  EXPECT_THROW(ReadSealedJson(path), Error);
+}
+
+TEST_F(CompareStoreTest, FullDiskLeavesTheOldFile) {
+  const fs::path path = folder_ / "checkpoint";
+  WriteFile(path, "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string complaint;
+  try {
+    WriteFile(path, std::string(1000, 'x'));
+  } catch (const StorageError& e) {
+    complaint = e.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(complaint.find("cannot write " + path.string()), std::string::npos)
+      << complaint;
+  EXPECT_NE(complaint.find("--resume"), std::string::npos) << complaint;
+  EXPECT_EQ(ReadFile(path), "old");
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& file : fs::directory_iterator(folder_)) {
+    ++files;
+  }
+  EXPECT_EQ(files, 1U) << "something half-written was left";
+}
+
+}  // namespace
+}  // namespace locus::lab

@@ -1,0 +1,380 @@
+"""locus-compare, run as a user runs it: with models so small that a study takes
+seconds.
+
+usage: compare_test.py LOCUS_COMPARE [SUITE]
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from compare_case import MANUAL, PLAIN, Study, without_clock
+
+
+class Results(Study):
+    def test_whole_study_has_every_part(self):
+        more = (
+            *("--encodings", "learned,rope", "--tasks", "text,copy"),
+            *("--extend", "none,yarn", "--fine-tune-steps", "2"),
+            *("--factor", "2", "--cost-lengths", "16", "--seeds", "2"),
+        )
+        out, _ = self.good(self.options(more=more))
+        self.assertIn("loss in nats a token by length", out)
+        self.assertIn("refused", out)
+        self.assertIn("report.html", out)
+        r = self.results()
+        self.assertEqual(r["schema"], 1)
+        self.assertFalse(r["interrupted"])
+        self.assertEqual(r["failed"], [])
+        ids = [run["id"] for run in r["runs"]]
+        self.assertEqual(
+            ids,
+            [
+                f"{task}/{encoding}/{seed}"
+                for task in ("text", "copy")
+                for seed in (1, 2)
+                for encoding in ("learned", "rope")
+            ],
+        )
+        for run in r["runs"]:
+            self.assertEqual(run["steps"], 6)
+            self.assertEqual([p["step"] for p in run["loss_curve"]], [*range(1, 7)])
+            self.assertEqual([e["length"] for e in run["evaluations"]], [8, 16])
+            self.assertGreater(run["seconds_per_step"], 0)
+            self.assertGreater(run["peak_memory_bytes"], 1e6)
+            learned = run["encoding"] == "learned"
+            self.assertEqual("refused" in run["evaluations"][1], learned)
+        self.assertEqual(len(r["extensions"]), 2 * 2 * 2)
+        plain = r["extensions"][0]
+        self.assertEqual((plain["method"], plain["fine_tune_steps"]), ("none", 0))
+        rope = next(run for run in r["runs"] if run["id"] == "text/rope/1")
+        self.assertEqual(
+            plain["evaluations"],
+            rope["evaluations"],
+            "a model that is not extended scores as before",
+        )
+        rows = {(c["encoding"], c["path"]) for c in r["attention_cost"]}
+        self.assertEqual(
+            rows,
+            {
+                (encoding, path)
+                for encoding in ("none", "learned", "rope")
+                for path in ("fused", "materialised")
+            },
+        )
+        self.check_summary(r)
+        self.assertTrue(r["pictures"])
+        manual = MANUAL.read_text()
+        for field in {*r, *r["runs"][0], *r["attention_cost"][0], *r["summary"][0]}:
+            self.assertIn(f"`{field}", manual)
+        self.check_page(r)
+
+    def check_summary(self, r):
+        """Means and ranges follow from the runs."""
+        for row in r["summary"]:
+            values = [
+                e[row["metric"]]
+                for run in r["runs"]
+                if (run["task"], run["encoding"]) == (row["task"], row["encoding"])
+                for e in run["evaluations"]
+                if e["length"] == row["length"] and "refused" not in e
+            ]
+            self.assertEqual(row["seeds"], len(values))
+            self.assertEqual(row["low"], min(values))
+            self.assertEqual(row["high"], max(values))
+            self.assertAlmostEqual(row["mean"], sum(values) / len(values), places=12)
+        # Learned positions serve one of two lengths, RoPE both; two metrics.
+        self.assertEqual(len(r["summary"]), 2 * (1 + 2) * 2)
+
+    def check_page(self, r):
+        page = (self.folder / "results" / "report.html").read_text()
+        self.assertNotIn("<!--locus:", page)
+        mark = '<script type="application/json" id="results">'
+        data = page[page.index(mark) + len(mark) :]
+        self.assertEqual(json.loads(data[: data.index("</script>")]), r)
+
+    def test_plot_only_draws_again(self):
+        self.good(self.options(more=PLAIN))
+        folder = self.folder / "results"
+        page = (folder / "report.html").read_text()
+        data = (folder / "results.json").read_bytes()
+        (folder / "report.html").unlink()
+        out, _ = self.good(["--plot-only", "--out", str(folder)])
+        self.assertIn("report.html", out)
+        self.assertEqual((folder / "report.html").read_text(), page)
+        self.assertEqual((folder / "results.json").read_bytes(), data)
+        out, _ = self.good(["--plot-only", "--json", "--out", str(folder)])
+        self.assertEqual(json.loads(out), json.loads(data))
+
+    def test_finished_study_is_kept_aside(self):
+        self.good(self.options(more=PLAIN))
+        first = self.results()
+        self.good(self.options(steps=5, more=PLAIN))
+        kept = self.folder / "results" / "earlier" / first["created"]
+        self.assertEqual(json.loads((kept / "results.json").read_text()), first)
+        self.assertEqual(self.results()["settings"]["steps"], 5)
+
+
+class Resume(Study):
+    MORE = (
+        *("--encodings", "t5,rope", "--task", "text", "--seeds", "1"),
+        *("--extend", "linear", "--fine-tune-steps", "40", "--factor", "2"),
+        *("--cost-lengths", "off", "--save-every", "0"),
+    )
+
+    def checkpoints(self):
+        """When each checkpoint of the study was written."""
+        found = {}
+        for path in (self.folder / "killed" / "runs").rglob("checkpoint"):
+            # Its job may end just now.
+            with contextlib.suppress(FileNotFoundError):
+                found[path] = path.stat().st_mtime_ns
+        return found
+
+    def wait_for_a_checkpoint(self, process):
+        """Returns when one more was written, or the study ended."""
+        before = self.checkpoints()
+        end = time.monotonic() + 120
+        while process.poll() is None:
+            if any(before.get(p) != t for p, t in self.checkpoints().items()):
+                return
+            self.assertLess(time.monotonic(), end, "no checkpoint was written")
+            time.sleep(0.01)
+
+    def test_killed_at_random_and_resumed_is_the_same_to_the_bit(self):
+        steps = 200
+        self.good(self.options(out="whole", steps=steps, more=self.MORE))
+        whole = self.results("whole")
+        rng = random.Random(7)
+        arguments = self.options(out="killed", steps=steps, more=self.MORE)
+        within_a_run = 0
+        for number in range(6):
+            begun = (self.folder / "killed" / "study.json").exists()
+            process = self.start(["--resume", *arguments] if begun else arguments)
+            # Some while it starts, most while it trains or evaluates.
+            if number != 2:
+                self.wait_for_a_checkpoint(process)
+            time.sleep(rng.uniform(0, 0.5))
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                within_a_run += len(self.checkpoints()) > 0
+            process.communicate()
+        self.assertGreater(within_a_run, 1, "it ended before it was killed")
+        self.good(["--resume", *arguments])
+        killed = self.results("killed")
+        self.assertEqual(without_clock(killed), without_clock(whole))
+        self.assertEqual(killed["fingerprint"], whole["fingerprint"])
+
+    def test_other_settings_are_refused_by_name(self):
+        self.good(self.options(more=PLAIN))
+        out = str(self.folder / "results")
+        self.fails(
+            ["--resume", "--out", out, "--steps", "9"],
+            "other settings",
+            "steps is 6 there and would be 9 now",
+            "--fresh",
+        )
+        self.fails(
+            ["--resume", "--out", out, "--encodings", "rope"],
+            "encodings",
+        )
+        self.corpus.write_text(self.corpus.read_text() + "another text")
+        self.fails(["--resume", "--out", out], "corpus.bytes")
+
+    def test_finished_jobs_are_not_run_again(self):
+        self.good(self.options(more=PLAIN))
+        before = self.results()
+        runs = self.folder / "results" / "runs"
+        files = {p: p.stat().st_mtime_ns for p in runs.rglob("result.json")}
+        self.assertEqual(len(files), 2)
+        self.good(["--resume", "--out", str(self.folder / "results")])
+        after = {p: p.stat().st_mtime_ns for p in runs.rglob("result.json")}
+        self.assertEqual(files, after)
+        self.assertEqual(without_clock(before), without_clock(self.results()))
+
+    def test_nothing_to_resume(self):
+        self.fails(
+            ["--resume", "--out", str(self.folder / "none")], "there is no study"
+        )
+
+
+class Signals(Study):
+    LONG = (*PLAIN, "--save-every", "0")
+
+    def stopped(self, send):
+        """A study of many steps that got a signal after a checkpoint."""
+        process = self.start(self.options(steps=1000000, more=self.LONG))
+        runs = self.folder / "results" / "runs"
+        end = time.monotonic() + 120
+        while not list(runs.rglob("checkpoint")) and process.poll() is None:
+            self.assertLess(time.monotonic(), end, "no checkpoint was written")
+            time.sleep(0.05)
+        send(process)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def test_interrupt_saves_and_tells_how_to_resume(self):
+        code, out, err = self.stopped(lambda p: os.killpg(p.pid, signal.SIGINT))
+        self.assertEqual((code, out), (130, ""), err)
+        last = err.splitlines()[-1]
+        self.assertIn("0 of 2 jobs are done", last)
+        self.assertIn("locus compare --resume --out", last)
+        r = self.results()
+        self.assertTrue(r["interrupted"])
+        self.assertEqual(r["runs"], [])
+        page = (self.folder / "results" / "report.html").read_text()
+        self.assertIn("not finished", page)
+        # It is not destroyed by the next one, unless that is wanted.
+        again = self.options(more=PLAIN)
+        self.fails(again, "unfinished study", "--resume", "--fresh")
+        self.fails(["--continue", *again], "other settings", "steps", "--fresh")
+        self.good(["--fresh", *again])
+        self.assertFalse(self.results()["interrupted"])
+        _, err = self.good(["--continue", *again])
+        self.assertIn("2 of 2 jobs are done", err)
+
+    def test_terminate_of_the_parent_alone_stops_workers(self):
+        code, _, err = self.stopped(lambda p: p.send_signal(signal.SIGTERM))
+        self.assertEqual(code, 130, err)
+
+    def test_crash_of_a_worker_is_one_sentence(self):
+        def kill_a_worker(process):
+            children = subprocess.run(
+                ["ps", "-o", "pid=,args=", "--ppid", str(process.pid)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            line = next(c for c in children.splitlines() if "text/learned/1" in c)
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+            time.sleep(0.5)
+            self.assertIsNone(process.poll(), "the other one must go on")
+            process.send_signal(signal.SIGINT)
+
+        code, _, err = self.stopped(kill_a_worker)
+        self.assertEqual(code, 130, err)
+        self.assertIn("text/learned/1 failed: its process was ended by signal 9", err)
+
+
+class Damage(Study):
+    def interrupted(self):
+        process = self.start(
+            self.options(steps=1000000, more=(*PLAIN, "--save-every", "0"))
+        )
+        runs = self.folder / "results" / "runs"
+        end = time.monotonic() + 120
+        while len(list(runs.rglob("checkpoint"))) < 2:
+            self.assertLess(time.monotonic(), end, "no checkpoint was written")
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return sorted(runs.rglob("checkpoint"))
+
+    def test_damaged_checkpoint_is_named(self):
+        checkpoint = self.interrupted()[0]
+        data = bytearray(checkpoint.read_bytes())
+        data[len(data) // 2] ^= 1
+        checkpoint.write_bytes(data)
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        self.fails(resume, str(checkpoint), "is damaged", "delete it")
+        checkpoint.write_bytes(data[: len(data) // 2])
+        self.fails(resume, str(checkpoint), "is damaged", "delete it")
+
+    def test_damaged_study_is_named(self):
+        self.interrupted()
+        path = self.folder / "results" / "study.json"
+        path.write_text(path.read_text().replace('"1000000"', '"1000001"'))
+        self.fails(
+            ["--resume", "--out", str(self.folder / "results")],
+            str(path),
+            "checksum",
+        )
+
+    def test_full_disk_is_one_sentence_and_leaves_nothing_half_written(self):
+        def small_files():
+            # Enough for study.json, too little for a checkpoint.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (12000, 12000))
+
+        more = (*PLAIN, "--save-every", "0")
+        err = self.fails(
+            self.options(more=more),
+            "cannot write",
+            "checkpoint",
+            "free some space and continue with --resume",
+            before=small_files,
+        )
+        self.assertEqual(err.count("cannot write"), 1, err)
+        left = [p.name for p in (self.folder / "results").rglob("*.new")]
+        self.assertEqual(left, [])
+        self.good(["--resume", "--out", str(self.folder / "results")])
+        self.assertFalse(self.results()["interrupted"])
+
+
+class Usage(Study):
+    def test_bad_options_are_one_line(self):
+        for arguments, part in (
+            (["--steps", "many"], "--steps must be a whole number"),
+            (["--encodings", "ropes"], "ropes"),
+            (["--task", "copying"], "copying"),
+            (["--jobs", "0"], "--jobs must be a whole number from 1"),
+            (["--bad"], "--bad"),
+            (["--quick", "--full"], "exclude each other"),
+            (["--resume", "--fresh"], "exclude each other"),
+            (["--corpus", "nowhere.txt", "--out", str(self.folder)], "nowhere.txt"),
+            (["--plot-only", "--out", str(self.folder)], "no results.json"),
+            (["extra"], "extra"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.fails(arguments, part)
+
+    def test_config_file_and_command_line(self):
+        config = self.folder / "study.json"
+        config.write_text(json.dumps({"steps": 3, "stepps": 4}))
+        self.fails(["--config", str(config)], "unknown setting 'stepps'", "steps")
+        config.write_text(json.dumps({"steps": 3, "encodings": ["t5"], "task": "copy"}))
+        more = ("--config", str(config), "--cost-lengths", "off")
+        out, _ = self.good(self.options(steps=4, more=(*more, "--json")))
+        r = json.loads(out)
+        self.assertEqual(r["settings"]["steps"], 4, "the command line wins")
+        self.assertEqual([run["id"] for run in r["runs"]], ["copy/t5/1"])
+
+    def test_dry_run_lists_jobs_and_touches_nothing(self):
+        out, err = self.good(["--dry-run", *self.options(more=PLAIN)])
+        self.assertEqual(err, "")
+        self.assertIn("text/rope/1", out)
+        self.assertIn("2 jobs, 2 at a time: about", out)
+        self.assertFalse((self.folder / "results").exists())
+
+    def test_help_and_manual_have_the_same_options(self):
+        out, _ = self.good(["--help"])
+        for word in ("Examples:", "Tasks:", "copy", "Exit codes:"):
+            self.assertIn(word, out)
+        shown = re.findall(r"^  (?:-h,)?(--[a-z-]+)(?:,(--[a-z-]+))?", out, re.M)
+        options = {flag for flags in shown for flag in flags if flag} - {"--help"}
+        tables = re.findall(r"^\| (`--.*?) \|", MANUAL.read_text(), re.M)
+        written = set(re.findall(r"--[a-z-]+", " ".join(tables)))
+        self.assertEqual(options, written)
+
+
+SUITES = {
+    "Study": Results,
+    "Resume": Resume,
+    "Signals": Signals,
+    "Damage": Damage,
+    "Usage": Usage,
+}
+
+if __name__ == "__main__":
+    chosen = [SUITES[name] for name in sys.argv[2:]] or list(SUITES.values())
+    loader = unittest.defaultTestLoader
+    suite = unittest.TestSuite(map(loader.loadTestsFromTestCase, chosen))
+    passed = unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful()
+    sys.exit(0 if passed else 1)
