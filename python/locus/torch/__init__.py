@@ -33,6 +33,8 @@ from .inputs import (
 )
 from .kinds import Encoding, describe, encoding
 from .module import EncodingModule
+from .ring import ring_attention
+from .ring_plan import ring_shard
 from .rotary import MRope, Rope, Rope2D, XPos
 from .tables import Deberta, KeyOffset, Shaw, TransformerXL, Tupe
 
@@ -66,6 +68,8 @@ __all__ = [
     "encoding",
     "patch",
     "register",
+    "ring_attention",
+    "ring_shard",
     "rotate",
     "unpatch",
 ]

@@ -1,0 +1,218 @@
+"""Ring attention over a torch.distributed group: one sequence on several ranks.
+
+Queries stay where they are. Keys and values travel around the ring, and partial
+results join by their lse (`locus.merge`). Backward, each block's gradients travel
+behind it and end with their owner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import locus
+
+from . import functional, kinds, ops
+from .ring_plan import Plan, Ring, journey, wait
+
+
+def ring_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Any = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    sharding: str = "contiguous",
+    causal: bool = False,
+    scale: float | None = None,
+    window: int | tuple[int, int] | None = None,
+    softcap: float | None = None,
+    q_positions: Tensor | Sequence[int] | None = None,
+    k_positions: Tensor | Sequence[int] | None = None,
+    q_segments: Tensor | Sequence[int] | None = None,
+    k_segments: Tensor | Sequence[int] | None = None,
+    return_lse: bool = False,
+    threads: int | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """`attention` over a sequence that is spread over the ranks of a group.
+
+    q [B, Hq, nq, D], k [B, Hkv, nk, D], v [B, Hkv, nk, Dv]: this rank's tokens;
+    see `ring_shard` for which these are. Contiguous shards may have any lengths.
+    The result is that of this rank's queries over every rank's keys. Every rank
+    must call it with the same arguments but for the tokens, and every rank must
+    run the backward pass; ranks that disagree all raise the same ValueError.
+
+    group: of the backend gloo; None: the default one. A rank that dies or stalls
+      ends the others after the group's own timeout (`init_process_group`).
+    q_positions, k_positions, q_segments, k_segments: of this rank's tokens.
+      Without positions, tokens count through the whole sequence.
+
+    Gradients of the encoding's parameters are the sums over all ranks, the same
+    on each. Other arguments are those of `attention`.
+    """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        functional._check(name, x)
+    kind, params, native = kinds.resolve(encoding)
+    holder = None
+    if native is not None:
+        kind, holder = kinds.hold(native)
+    left, right = functional._window(window, causal)
+    ids = [
+        functional._integers("q_positions", q_positions),
+        functional._integers("k_positions", k_positions),
+        functional._integers("q_segments", q_segments),
+        functional._integers("k_segments", k_segments),
+    ]
+    ring = Ring(group)
+    # What must be the same everywhere. An encoding of `locus` has no description
+    # to compare: its name must do.
+    said = {
+        "batch": q.shape[0],
+        "query heads": q.shape[1],
+        "key heads": k.shape[1],
+        "head dim": (q.shape[3], k.shape[3]),
+        "value dim": v.shape[3],
+        "type": (q.dtype, k.dtype, v.dtype),
+        "sharding": sharding,
+        "causal": causal,
+        "scale": scale,
+        "window": (left, right),
+        "softcap": softcap,
+        "encoding": kind if native is None else type(native).__name__,
+        "parameters of the encoding": _digest(params),
+        "form of positions and segments": [0 if x is None else x.dim() for x in ids],
+    }
+    counts = ring.agree(said, (q.shape[2], k.shape[2]))
+    plan = Plan.make(ring, sharding, counts, ids, (causal, left, right))
+    plan.kind, plan.holder = kind, holder
+    plan.options = (causal, scale, left, right, softcap)
+    plan.threads = threads
+    out, lse = _RingAttention.apply(plan, q, k, v, *params)
+    return (out, lse) if return_lse else out
+
+
+def _digest(params: Sequence[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for x in params:
+        data = x.detach().contiguous().view(-1).view(torch.uint8)
+        digest.update(f"{tuple(x.shape)} {x.dtype}".encode())
+        digest.update(data.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+class _RingAttention(torch.autograd.Function):
+    """Both passes; a collective each."""
+
+    @staticmethod
+    def forward(ctx, plan: Plan, q: Tensor, k: Tensor, v: Tensor, *params: Tensor):
+        ring = plan.ring
+        pieces = plan.queries[ring.rank].pieces
+        keys = [side.pieces for side in plan.keys]
+        parts: list[Any] = [None] * len(pieces)
+        for step, block in journey(plan, plan.own_block(k, v)):
+            if block is None:
+                continue
+            owner = ring.owner(step)
+            for i, j in plan.pairs(ring.rank, owner):
+                rows, cols = pieces[i], keys[owner][j]
+                part = ops.attention_op(
+                    q[:, :, rows].float(),
+                    block[0][:, :, cols].float(),
+                    block[1][:, :, cols].float(),
+                    params,
+                    plan.kind,
+                    *plan.arguments(rows, cols, block),
+                )
+                parts[i] = part if parts[i] is None else locus.merge(parts[i], part)
+        out = torch.zeros(*q.shape[:3], v.shape[3])
+        lse = torch.full(q.shape[:3], -torch.inf)
+        for rows, part in zip(pieces, parts, strict=True):
+            if part is not None:
+                out[:, :, rows], lse[:, :, rows] = map(torch.as_tensor, part)
+        out = out.to(q.dtype)
+        ctx.plan = plan
+        ctx.save_for_backward(q, k, v, out, lse, *params)
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, d_out: Tensor, _):
+        plan, (q, k, v, out, lse, *params) = ctx.plan, ctx.saved_tensors
+        ring = plan.ring
+        pieces = plan.queries[ring.rank].pieces
+        hops = plan.hops
+        d_q = torch.zeros(q.shape)
+        d_params = [torch.zeros(p.shape, dtype=torch.float64) for p in params]
+        home = [torch.empty(k.shape), torch.empty(v.shape)]
+        coming_home: list[Any] = []
+        if hops[ring.rank]:
+            coming_home = ring.receive(home, ring.rank + hops[ring.rank], tag=2)
+        own_share: list[Tensor] = []
+        sending: list[Any] = []
+        for step, block in journey(plan, plan.own_block(k, v)):
+            if block is None:
+                continue
+            owner = ring.owner(step)
+            total = [torch.empty(x.shape) for x in block[:2]]
+            # The owner keeps its share, the next rank starts the sum.
+            receiving = ring.receive(total, ring.rank - 1, tag=1) if step > 1 else []
+            share = [torch.zeros(x.shape) for x in block[:2]]
+            for i, j in plan.pairs(ring.rank, owner):
+                rows, cols = pieces[i], plan.keys[owner].pieces[j]
+                part_q, part_k, part_v, part_params = ops.attention_backward_op(
+                    d_out[:, :, rows].float(),
+                    q[:, :, rows].float(),
+                    block[0][:, :, cols].float(),
+                    block[1][:, :, cols].float(),
+                    out[:, :, rows].float(),
+                    lse[:, :, rows].contiguous(),
+                    params,
+                    plan.kind,
+                    *plan.arguments(rows, cols, block),
+                )
+                d_q[:, :, rows] += part_q
+                share[0][:, :, cols] += part_k
+                share[1][:, :, cols] += part_v
+                for total_p, part_p in zip(d_params, part_params, strict=True):
+                    total_p += part_p
+            if step == 0:
+                own_share = share
+                continue
+            if step > 1:
+                wait(receiving)
+                share = [a + b for a, b in zip(total, share, strict=True)]
+            wait(sending)
+            sending = (
+                ring.send(share, ring.rank + 1, tag=1)
+                if step < hops[owner]
+                else ring.send(share, owner, tag=2)
+            )
+        wait(sending)
+        if hops[ring.rank]:
+            wait(coming_home)
+            own_share = [a + b for a, b in zip(home, own_share, strict=True)]
+        return (
+            None,
+            d_q.to(q.dtype),
+            own_share[0].to(k.dtype),
+            own_share[1].to(v.dtype),
+            *_sum_in_order(ring, d_params, params),
+        )
+
+
+def _sum_in_order(
+    ring: Ring, mine: list[Tensor], params: Sequence[Tensor]
+) -> list[Tensor]:
+    """Rank 0 + rank 1 + ...: the same bits on every rank and in every run."""
+    sums = []
+    for x, param in zip(mine, params, strict=True):
+        parts = [torch.empty_like(x) for _ in range(ring.size)]
+        dist.all_gather(parts, x, group=ring.group)
+        sums.append(sum(parts[1:], parts[0]).to(param.dtype))
+    return sums

@@ -1,0 +1,94 @@
+// What every rank knows of a call before the first block travels: sizes, who
+// holds which tokens, the terms, and which blocks must go how far.
+#ifndef LOCUS_RING_CALL_H_
+#define LOCUS_RING_CALL_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "locus/ring.h"
+
+namespace locus::ring {
+
+// Lowest and highest; empty until the first Add.
+struct Range {
+  int64_t lo = INT64_MAX;
+  int64_t hi = INT64_MIN;
+
+  void Add(int64_t value) {
+    lo = value < lo ? value : lo;
+    hi = value > hi ? value : hi;
+  }
+  void Add(const Range& other) {
+    lo = other.lo < lo ? other.lo : lo;
+    hi = other.hi > hi ? other.hi : hi;
+  }
+  bool Empty() const { return lo > hi; }
+  bool Meets(const Range& other) const {
+    return lo <= other.hi && other.lo <= hi;
+  }
+};
+
+// A stretch of tokens that a rank holds: one operand of the engine.
+struct Piece {
+  Chunk tokens = {};     // of the whole sequence
+  int64_t begin = 0;     // the first one among the rank's tokens
+  Range positions = {};  // over every sequence of the batch
+  Range segments = {};
+};
+
+// Positions or segments of one rank's tokens: [length], or [batch * length].
+struct TokenIds {
+  std::span<const int64_t> values = {};
+  int64_t length = 0;
+  int64_t batch = 1;
+
+  bool PerSequence() const {
+    return static_cast<int64_t>(values.size()) != length;
+  }
+  // Those of one piece, in the same form.
+  std::vector<int64_t> Of(const Piece& piece) const;
+};
+
+struct Call {
+  CallSizes sizes = {};  // of this rank
+  int64_t q_total = 0;   // tokens over all ranks
+  int64_t k_total = 0;
+  int64_t q_shift = 0;  // the position of query 0 where none are given
+  bool q_positions_given = false;
+  bool k_positions_given = false;  // they travel with the block, as given
+  bool k_positions_per_sequence = false;
+  bool segmented = false;
+  bool k_segments_per_sequence = false;
+  bool causal = false;
+  std::optional<Window> window = {};
+  std::span<const int64_t> key_lengths = {};     // of the whole sequence
+  std::vector<std::vector<Piece>> queries = {};  // by rank
+  std::vector<std::vector<Piece>> keys = {};
+  std::vector<int64_t> key_counts = {};  // tokens, by rank
+  std::vector<int> hops = {};  // ranks that a block goes on, by its owner
+  Shape shape = {};
+  Terms terms = {};
+
+  // The offsets m - n that causality and window leave.
+  Range Offsets() const;
+  // Whether a query of one piece may see a key of the other.
+  bool Sees(const Piece& q, const Piece& k) const;
+  // Whether any query of `rank` may see a key of `owner`.
+  bool Needs(int rank, int owner) const;
+};
+
+// How many of these tokens come before token `length` of the sequence.
+int64_t CountBefore(const Chunk& tokens, int64_t length);
+
+// Collective. Throws the same Error on every rank if they disagree, or if one
+// of them cannot take part: `problem` is one that the caller found, or "".
+Call Meet(const Group& group, const Tensor& q, const Tensor& k, const Tensor& v,
+          const Encoding& encoding, const Options& options,
+          const std::string& problem = "");
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_CALL_H_

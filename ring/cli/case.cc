@@ -1,0 +1,165 @@
+#include "ring/cli/case.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "locus/rotary.h"
+#include "ring/views.h"
+
+namespace locus::ring {
+namespace {
+
+// A mixed 64-bit number of a counter (SplitMix64's finaliser).
+uint64_t Mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+double ReadSeconds(const std::string& text) {
+  double seconds = 0.0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+  if (error != std::errc() || stop != end || !(seconds > 0.0) ||
+      !std::isfinite(seconds)) {
+    throw Error(
+        fmt::format("--deadline must be seconds above 0, got '{}'", text));
+  }
+  return seconds;
+}
+
+DType ReadType(const std::string& name) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (DTypeName(dtype) == name) return dtype;
+  }
+  throw Error(fmt::format("--dtype must be f32, bf16 or f16, got '{}'", name));
+}
+
+}  // namespace
+
+void CaseArgs::AddTo(CLI::App& command) {
+  command
+      .add_option("-o,--option", options,
+                  "an option of the encoding, name=value; may be repeated")
+      ->allow_extra_args(false);
+  const auto add = [&command](const char* flag, std::string& value,
+                              const char* what) {
+    command.add_option(flag, value, what)->capture_default_str();
+  };
+  add("--heads", heads, "query heads");
+  add("--kv-heads", kv_heads, "key heads; as many as query heads if not given");
+  add("--dim", dim, "channels of a head");
+  add("--length", length, "tokens of the whole sequence");
+  add("--window", window, "how many tokens back a query sees");
+  add("--dtype", dtype, "f32, bf16 or f16");
+  add("--threads", threads, "threads a rank");
+  add("--seed", seed, "seed of the numbers");
+  add("--deadline", deadline, "seconds to wait for another rank; default 300");
+  add("--save", save, "write the results to this file as JSON");
+  command.add_flag("--json", json, "print JSON");
+}
+
+Case::Case(const CaseArgs& args) {
+  using cli::ReadNumber;
+  // Bounds keep products of sizes inside 64 bits.
+  heads = ReadNumber("--heads", args.heads, 1, 1024);
+  kv_heads = args.kv_heads.empty()
+                 ? heads
+                 : ReadNumber("--kv-heads", args.kv_heads, 1, 1024);
+  dim = ReadNumber("--dim", args.dim, 1, 4096);
+  length = ReadNumber("--length", args.length, 1, int64_t{1} << 32);
+  seed = static_cast<uint64_t>(ReadNumber("--seed", args.seed, 0, UINT32_MAX));
+  threads = static_cast<int>(ReadNumber("--threads", args.threads, 1, 1024));
+  dtype = ReadType(args.dtype);
+  if (!args.window.empty()) {
+    window = ReadNumber("--window", args.window, 0, int64_t{1} << 32);
+  }
+  if (!args.deadline.empty()) deadline_seconds = ReadSeconds(args.deadline);
+  // The same reading as everywhere else in the tool.
+  options = cli::EncodingArgs{.options = args.options}.Config().options;
+}
+
+std::unique_ptr<Encoding> Case::Example(std::string_view name) const {
+  return FindEncoding(name).example({.heads = heads,
+                                     .head_dim = dim,
+                                     .length = length,
+                                     .seed = seed,
+                                     .options = options});
+}
+
+AttentionOptions Case::Options() const {
+  AttentionOptions o{.causal = causal, .threads = threads, .return_lse = true};
+  if (window) o.window = Window{.left = *window, .right = *window};
+  return o;
+}
+
+cli::Json Case::ToJson() const {
+  cli::Json json = {{"length", length},
+                    {"heads", heads},
+                    {"kv_heads", kv_heads},
+                    {"dim", dim},
+                    {"dtype", DTypeName(dtype)},
+                    {"threads", threads},
+                    {"seed", seed},
+                    {"deadline_seconds", deadline_seconds},
+                    {"options", options}};
+  if (window) json["window"] = *window;
+  return json;
+}
+
+Tensor Numbers(const Case& c, Kind kind, int64_t heads,
+               const std::vector<Chunk>& chunks) {
+  int64_t tokens = 0;
+  for (const Chunk& chunk : chunks) tokens += chunk.count;
+  Tensor x = Tensor::Empty(DType::kF32, {1, heads, tokens, c.dim});
+  float* at = x.MutableData<float>();
+  const uint64_t stream = Mix(c.seed * 8 + static_cast<uint64_t>(kind));
+  for (int64_t h = 0; h < heads; ++h) {
+    for (const Chunk& chunk : chunks) {
+      for (int64_t i = 0; i < chunk.count; ++i) {
+        const int64_t token = chunk.first + i * chunk.stride;
+        uint64_t counter =
+            stream + static_cast<uint64_t>((token * heads + h) * c.dim);
+        for (int64_t d = 0; d < c.dim; ++d) {
+          // 24 bits in [0, 1), stretched to [-sqrt(3), sqrt(3)).
+          const auto unit = static_cast<float>(Mix(counter++) >> 40) * 0x1p-24F;
+          *at++ = (2.0F * unit - 1.0F) * 1.7320508F;
+        }
+      }
+    }
+  }
+  return Convert(x, c.dtype);
+}
+
+Inputs::Inputs(const Case& c, std::string_view encoding,
+               const std::vector<Chunk>& chunks)
+    : q(Numbers(c, Kind::kQ, c.heads, chunks)),
+      k(Numbers(c, Kind::kK, c.kv_heads, chunks)),
+      v(Numbers(c, Kind::kV, c.kv_heads, chunks)) {
+  if (encoding != "mrope") return;
+  for (const Chunk& chunk : chunks) {
+    for (int64_t i = 0; i < chunk.count; ++i) {
+      const int64_t token = chunk.first + i * chunk.stride;
+      positions.push_back(PackPosition(token, token, token));
+    }
+  }
+}
+
+void Save(const cli::Json& json, const std::string& path) {
+  const std::string beside = path + ".part";
+  std::ofstream file(beside);
+  file << json.dump(2) << "\n" << std::flush;
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(beside.c_str());
+    throw Error(fmt::format("cannot write {}: {}", path, why));
+  }
+}
+
+}  // namespace locus::ring

@@ -1,0 +1,91 @@
+// What `locus ring` runs: an encoding, sizes and options, and numbers that
+// depend on the token alone, so that any rank can make any part of them.
+#ifndef LOCUS_RING_CLI_CASE_H_
+#define LOCUS_RING_CLI_CASE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "locus/ring.h"
+
+namespace locus::ring {
+
+// As text from the command line.
+struct CaseArgs {
+  std::vector<std::string> options = {};  // of the encoding, name=value
+  std::string heads = "4";
+  std::string kv_heads = {};  // as heads
+  std::string dim = "32";
+  std::string length = "509";
+  std::string window = {};  // tokens back, and ahead unless causal
+  std::string dtype = "f32";
+  std::string threads = "1";
+  std::string seed = "1";
+  std::string deadline = {};
+  std::string save = {};
+  bool json = false;
+
+  void AddTo(CLI::App& command);
+};
+
+struct Case {
+  int64_t heads = 0, kv_heads = 0, dim = 0, length = 0;
+  uint64_t seed = 1;
+  DType dtype = DType::kF32;
+  bool causal = false;
+  std::optional<int64_t> window = {};
+  int threads = 1;
+  double deadline_seconds = kDeadlineSeconds;
+  std::map<std::string, std::string> options = {};
+
+  // Throws Error for numbers that cannot be.
+  explicit Case(const CaseArgs& args);
+
+  std::unique_ptr<Encoding> Example(std::string_view name) const;
+  AttentionOptions Options() const;
+  cli::Json ToJson() const;
+};
+
+// The tokens of a shard, or of the whole: one chunk.
+struct Inputs {
+  Tensor q = {}, k = {}, v = {};
+  std::vector<int64_t> positions = {};  // for M-RoPE alone: three in one
+
+  Inputs(const Case& c, std::string_view encoding,
+         const std::vector<Chunk>& chunks);
+};
+
+// Uniform numbers of mean 0 and variance 1 for the tokens of `chunks`:
+// [1, heads, tokens, dim].
+enum class Kind : uint8_t { kQ, kK, kV, kDOut };
+Tensor Numbers(const Case& c, Kind kind, int64_t heads,
+               const std::vector<Chunk>& chunks);
+
+// Writes beside `path` and renames, so that no reader sees half of it.
+void Save(const cli::Json& json, const std::string& path);
+
+// The commands, on MPI_COMM_WORLD. They return an exit code.
+struct CheckArgs {
+  CaseArgs common = {};
+  std::vector<std::string> encodings = {};
+  std::vector<std::string> shardings = {};
+  std::string sample = {};
+};
+int Check(const CheckArgs& args);
+
+struct BenchArgs {
+  CaseArgs common = {.heads = "8", .dim = "64", .length = "16384"};
+  std::string encoding = "rope";
+  std::string sharding = "zigzag";
+  std::vector<std::string> ranks = {};
+  std::string repeats = "3";
+  bool full = false;  // not causal
+  bool backward = false;
+};
+int Bench(const BenchArgs& args);
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_CLI_CASE_H_

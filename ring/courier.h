@@ -1,0 +1,72 @@
+// Moves messages while the caller computes.
+//
+// MPI works on a message only while some thread is inside MPI. A thread of the
+// courier looks in at short intervals, so that blocks travel during the long
+// calls of the engine. Thread and caller take turns by a mutex: MPI needs
+// MPI_THREAD_SERIALIZED. With less, there is no thread, and messages move in
+// Wait alone.
+#ifndef LOCUS_RING_COURIER_H_
+#define LOCUS_RING_COURIER_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "locus/ring_group.h"
+#include "ring/transfer.h"
+
+namespace locus::ring {
+
+// Several stretches of memory that travel together, and who keeps them alive.
+struct Parcel {
+  std::vector<std::span<std::byte>> parts = {};
+  std::shared_ptr<const void> memory = {};
+
+  int64_t Bytes() const;
+};
+
+class Courier {
+ public:
+  using Ticket = std::shared_ptr<Transfer>;
+
+  explicit Courier(const Group& group);
+  ~Courier() { Stop(); }
+  Courier(const Courier&) = delete;
+  Courier& operator=(const Courier&) = delete;
+
+  Ticket Send(const Parcel& parcel, int to, int tag);
+  Ticket Receive(const Parcel& parcel, int from, int tag);
+  // Until it is over; a null ticket is. Throws LostRank past the deadline.
+  void Wait(const Ticket& ticket, std::string_view what);
+
+  // Ends the thread: MPI is the caller's alone again.
+  void Stop();
+
+  double wait_seconds() const { return wait_seconds_; }
+  int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  template <typename Post>
+  Ticket Start(const Parcel& parcel, const Post& post);
+  void Run();
+
+  const Group& group_;
+  std::mutex mutex_;  // guards MPI and what follows
+  std::condition_variable wake_;
+  std::vector<Ticket> active_;
+  std::exception_ptr failure_;
+  bool stop_ = false;
+  double wait_seconds_ = 0.0;
+  int64_t bytes_sent_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_COURIER_H_

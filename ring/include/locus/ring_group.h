@@ -1,0 +1,63 @@
+// Ranks that work together on MPI: their number, and what they do in common.
+// Every wait ends after a deadline; sums have the same bits from run to run.
+#ifndef LOCUS_RING_GROUP_H_
+#define LOCUS_RING_GROUP_H_
+
+#include <mpi.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "locus/error.h"
+
+namespace locus::ring {
+
+// The ranks can no longer talk: one died or stopped, or MPI failed. What
+// remains is to say so and to call MPI_Abort: MPI_Finalize would wait for ever.
+class LostRank : public Error {
+ public:
+  using Error::Error;
+};
+
+// How long a rank waits for the others before it gives up. Longer than the
+// slowest rank computes between two messages: a rank that works is not dead.
+inline constexpr double kDeadlineSeconds = 300.0;
+
+// The ranks of a communicator, which must outlive the group. While the group
+// exists, failures of MPI on it are returned instead of ending the program.
+//
+// A wait past the deadline, or a failure of MPI, throws LostRank.
+class Group {
+ public:
+  explicit Group(MPI_Comm comm, double deadline_seconds = kDeadlineSeconds);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  MPI_Comm comm() const { return comm_; }
+  double deadline_seconds() const { return deadline_seconds_; }
+
+  // Returns when every rank has called it.
+  void Barrier() const;
+  // What each rank brings, by rank; lengths may differ.
+  std::vector<std::string> Gather(std::string_view mine) const;
+  // Adds up the ranks' numbers in place, element by element: rank 0 + rank 1 +
+  // ..., in float64, rounded once. Sizes must be the same on every rank.
+  void Sum(std::span<float> values) const;
+  void Sum(std::span<double> values) const;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler previous_ = MPI_ERRHANDLER_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  double deadline_seconds_;
+};
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_GROUP_H_

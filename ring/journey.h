@@ -1,0 +1,57 @@
+// The blocks of keys and values, one after the other, as they come around.
+//
+// At step t a rank holds the block of rank - t. It sends it on and receives the
+// next while the caller computes. A block goes no further than the last rank
+// that needs it, so a rank waits for nothing that no one needs.
+#ifndef LOCUS_RING_JOURNEY_H_
+#define LOCUS_RING_JOURNEY_H_
+
+#include <memory>
+
+#include "ring/operands.h"
+
+namespace locus::ring {
+
+inline constexpr int kBlockTag = kFirstTag;     // keys and values
+inline constexpr int kGradTag = kFirstTag + 1;  // gradients along the ring
+inline constexpr int kHomeTag = kFirstTag + 2;  // gradients to their owner
+
+// Ranks of a ring.
+struct Neighbours {
+  int rank = 0;
+  int size = 1;
+
+  int Left() const { return (rank + size - 1) % size; }
+  int Right() const { return (rank + 1) % size; }
+  // Whose block is here at step t.
+  int Owner(int step) const { return (rank + size - step) % size; }
+};
+
+class Journey {
+ public:
+  Journey(const Call& call, Courier& courier, Neighbours ring,
+          std::shared_ptr<Block> own)
+      : call_(call),
+        courier_(courier),
+        ring_(ring),
+        dtype_(own->k.dtype()),
+        here_(std::move(own)) {}
+
+  // Starts the messages of step t; returns the block of this step, or nullptr
+  // if it did not come this far.
+  std::shared_ptr<Block> Begin(int step);
+  // Waits for the next block, and until this one is sent.
+  void End();
+
+ private:
+  const Call& call_;
+  Courier& courier_;
+  Neighbours ring_;
+  DType dtype_;
+  std::shared_ptr<Block> here_, next_;
+  Courier::Ticket sending_, receiving_;
+};
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_JOURNEY_H_

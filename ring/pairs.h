@@ -1,0 +1,62 @@
+// What both passes share: pairs of pieces, and the account of a call.
+#ifndef LOCUS_RING_PAIRS_H_
+#define LOCUS_RING_PAIRS_H_
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "ring/courier.h"
+#include "ring/operands.h"
+
+namespace locus::ring {
+
+// Adds the seconds of its life to `total`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total) {}
+  ~Stopwatch() {
+    total_ += std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& total_;
+  Clock::time_point start_ = Clock::now();
+};
+
+// Calls f(queries, keys) for every piece of queries and of the block's keys of
+// which one may see the other, cut to what is seen. Counts both kinds.
+template <typename F>
+void ForEachPair(const Call& call, const std::vector<QueryPiece>& queries,
+                 const Block& block, Stats& stats, const F& f) {
+  for (const Piece& piece : call.keys[static_cast<size_t>(block.owner)]) {
+    std::optional<KeyPiece> keys;  // made for the first pair that needs it
+    for (const QueryPiece& q : queries) {
+      if (!call.Sees(q.piece, piece)) {
+        ++stats.pairs_skipped;
+        continue;
+      }
+      ++stats.pairs_computed;
+      if (!keys) keys = MakeKeyPiece(call, block, piece);
+      if (CanTrim(call, q, *keys)) {
+        f(Trimmed(call, q, *keys), Trimmed(call, *keys, q));
+      } else {
+        f(q, *keys);
+      }
+    }
+  }
+}
+
+inline void Report(const Courier& courier, Stats stats, Stats* wanted) {
+  if (wanted == nullptr) return;
+  stats.wait_seconds = courier.wait_seconds();
+  stats.bytes_sent = courier.bytes_sent();
+  *wanted = stats;
+}
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_PAIRS_H_

@@ -1,0 +1,72 @@
+#include "ring/transfer.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "locus/ring_group.h"
+
+namespace locus::ring {
+
+void CheckMpi(int code, std::string_view what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw LostRank(
+      fmt::format("{} failed: {}; the ranks must be started anew", what,
+                  std::string_view(text.data(), static_cast<size_t>(length))));
+}
+
+Transfer::~Transfer() {
+  for (const MPI_Request& request : requests_) {
+    if (request == MPI_REQUEST_NULL) continue;
+    // Kept until the program ends.
+    static std::mutex mutex;
+    static std::vector<std::shared_ptr<const void>> abandoned;
+    const std::lock_guard lock(mutex);
+    abandoned.push_back(std::move(memory_));
+    return;
+  }
+}
+
+bool Transfer::Test() {
+  int over = 0;
+  CheckMpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(),
+                       &over, MPI_STATUSES_IGNORE),
+           "a message between ranks");
+  return over != 0;
+}
+
+void FailLate(const Group& group, std::string_view what) {
+  throw LostRank(
+      fmt::format("rank {} of {} waited {:g} s for {}: another rank has died, "
+                  "stopped or needs a longer deadline",
+                  group.rank(), group.size(), group.deadline_seconds(), what));
+}
+
+void Wait(Transfer& transfer, const Group& group, std::string_view what) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  while (!transfer.Test()) {
+    const std::chrono::duration<double> waited = Clock::now() - start;
+    if (waited.count() > group.deadline_seconds()) FailLate(group, what);
+    Pause(waited.count());
+  }
+}
+
+void Pause(double waited_seconds) {
+  // Short waits end soon. In long ones, cores belong to those who compute.
+  constexpr double kShort = 1e-3;
+  constexpr auto kSleep = std::chrono::microseconds(100);
+  if (waited_seconds < kShort) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(kSleep);
+  }
+}
+
+}  // namespace locus::ring

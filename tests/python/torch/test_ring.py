@@ -1,0 +1,187 @@
+"""locus.torch.ring_attention on several processes against one."""
+
+import datetime
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+from encoding_cases import DIM, HEADS, KV_HEADS, REACH, cases
+
+import locus.torch as lt
+
+SHARDINGS = ("contiguous", "zigzag", "round-robin")
+LENGTH = 37  # odd, and below REACH
+
+# Engine and ring each lie within 4 eps sqrt(D + 12) of exact arithmetic, and
+# their gradients within 4 sqrt(L) times that (docs/numerics.md): they differ by
+# twice as much at most.
+EPS = 2.0**-23
+FORWARD = 2 * 4 * EPS * (DIM + 12) ** 0.5
+GRADIENT = 4 * FORWARD * LENGTH**0.5
+
+
+def inputs(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(2, heads, LENGTH, DIM) for heads in (HEADS, KV_HEADS, KV_HEADS, HEADS)]
+    return [torch.randn(s, generator=generator).to(dtype) for s in shapes]
+
+
+def error(a, b):
+    a, b = a.double(), b.double()
+    if not a.numel():
+        return 0.0
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1.0))
+
+
+def compare(rank, ranks, make, sharding, *, dtype=torch.float32, slack=0.0, **options):
+    """One call on all ranks, and what this rank should have of it."""
+    q, k, v, d_out = inputs(dtype)
+    mine = lt.ring_shard(sharding, LENGTH, rank, ranks)
+    local = {n: x[mine] for n, x in options.items() if isinstance(x, torch.Tensor)}
+
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    encoding = make()
+    out, lse = lt.attention(*whole, encoding, return_lse=True, **options)
+    out.backward(d_out)
+    expected = [x.grad[:, :, mine] for x in whole]
+
+    part = [x[:, :, mine].clone().requires_grad_() for x in (q, k, v)]
+    ring_encoding = make()
+    ring_out, ring_lse = lt.ring_attention(
+        *part, ring_encoding, sharding=sharding, return_lse=True, **{**options, **local}
+    )
+    ring_out.backward(d_out[:, :, mine])
+    assert error(ring_out, out[:, :, mine]) <= FORWARD + slack
+    assert torch.allclose(ring_lse, lse[:, :, mine], rtol=FORWARD, atol=FORWARD)
+    for name, x, y in zip("qkv", part, expected, strict=True):
+        assert error(x.grad, y) <= GRADIENT + 4 * slack, name
+    if encoding is not None:
+        params = zip(ring_encoding.params, encoding.params, strict=True)
+        for a, b in params:
+            assert error(a.grad, b.grad) <= GRADIENT
+    return ring_out, [x.grad for x in part]
+
+
+def every_encoding(rank, ranks):
+    for case in cases().values():
+        for causal, sharding in zip((False, True, True), SHARDINGS, strict=True):
+            where = case.positions(torch.arange(LENGTH))
+            positions = {"q_positions": where, "k_positions": where}
+            compare(
+                *(rank, ranks, lambda c=case: c.encoding(grad=True), sharding),
+                causal=causal,
+                **positions,
+            )
+
+
+def every_option(rank, ranks):
+    def t5():
+        table = torch.randn(32, HEADS, generator=torch.Generator().manual_seed(2))
+        return lt.encoding("T5Bias", table=table.requires_grad_())
+
+    segments = (torch.arange(LENGTH) >= 11).long()
+    for sharding in SHARDINGS:
+        for options in (
+            {"window": (5, 2)},
+            {"window": 3, "causal": True},
+            {"softcap": 2.0, "scale": 0.3},
+            {"q_segments": segments, "k_segments": segments, "causal": True},
+        ):
+            compare(rank, ranks, t5, sharding, **options)
+        # Half a unit in the last place of numbers about 1.
+        compare(rank, ranks, t5, sharding, dtype=torch.bfloat16, slack=2 * 2.0**-8)
+        first = compare(rank, ranks, lambda: None, sharding, causal=True)
+        second = compare(rank, ranks, lambda: None, sharding, causal=True)
+        for a, b in zip([first[0], *first[1]], [second[0], *second[1]], strict=True):
+            assert torch.equal(a, b)
+
+
+def uneven(rank, ranks):
+    """Contiguous shards of any length, one of them empty."""
+    q, k, v, _ = inputs()
+    sizes = [0 if r == 1 else 3 + r for r in range(ranks)]
+    sizes[-1] = LENGTH - sum(sizes[:-1])
+    mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    out = lt.ring_attention(q[:, :, mine], k[:, :, mine], v[:, :, mine], causal=True)
+    assert error(out, lt.attention(q, k, v, causal=True)[:, :, mine]) <= FORWARD
+
+
+def refusals(rank, ranks):
+    q, k, v, _ = inputs()
+    last = rank == ranks - 1
+    with pytest.raises(ValueError, match="no sharding 'spiral'"):
+        lt.ring_attention(q, k, v, sharding="spiral")
+    with pytest.raises(ValueError, match="same causal: rank 0 has False"):
+        lt.ring_attention(q, k, v, causal=last)
+    with pytest.raises(ValueError, match="same head dim"):
+        lt.ring_attention(*([x[..., :4] for x in (q, k, v)] if last else (q, k, v)))
+    with pytest.raises(ValueError, match="same encoding"):
+        rope = lt.Rope(DIM, layout="halves") if last else None
+        lt.ring_attention(q, k, v, rope)
+    with pytest.raises(ValueError, match="zigzag sharding of"):
+        cut = slice(0, 1 if last else LENGTH)
+        lt.ring_attention(q[:, :, cut], k, v, sharding="zigzag")
+
+
+def worker(rank, ranks, folder, names):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=ranks,
+        timeout=datetime.timedelta(seconds=120),
+    )
+    for name in names:
+        globals()[name](rank, ranks)
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_ranks_equal_one_process(ranks):
+    names = ["every_encoding", "every_option"]
+    if ranks > 1:
+        names += ["uneven", "refusals"]
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(worker, (ranks, folder, names), nprocs=ranks)
+
+
+def stalled(rank, ranks):
+    q, k, v, _ = inputs()
+    mine = lt.ring_shard("contiguous", LENGTH, rank, ranks)
+    lt.ring_attention(*(x[:, :, mine] for x in (q, k, v)))
+    if rank == 1:
+        os._exit(3)  # without a word
+    with pytest.raises(RuntimeError):
+        lt.ring_attention(*(x[:, :, mine] for x in (q, k, v)))
+
+
+def test_a_dead_rank_ends_the_others():
+    """The rank that is left raises within the group's timeout."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = mp.spawn(worker, (2, folder, ["stalled"]), nprocs=2, join=False)
+        left, dead = context.processes
+        left.join(240)
+        dead.join(240)
+        assert dead.exitcode == 3
+        assert left.exitcode == 0  # it saw the error that it expected
+
+
+def test_shards_cover_the_sequence():
+    for sharding in SHARDINGS:
+        for length in (0, 1, 13, 64):
+            shards = [lt.ring_shard(sharding, length, r, 5) for r in range(5)]
+            tokens = torch.cat(shards).sort().values
+            assert torch.equal(tokens, torch.arange(length))
+
+
+assert LENGTH < REACH

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The commands of locus ring: what they print, write and refuse.
+
+Usage: cli_test.py LOCUS_RING
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from launch import Job, mpirun
+
+PROGRAM = ""
+SECONDS = 120
+
+
+def run(ranks: int, *arguments: str) -> tuple[int, str, str]:
+    return Job(mpirun(ranks, [PROGRAM, *arguments])).finish(SECONDS)
+
+
+class CliTest(unittest.TestCase):
+    def test_check_as_json(self) -> None:
+        code, out, errors = run(2, "check", "rope", "kerple", "--length=65", "--json")
+        self.assertEqual(code, 0, errors)
+        result = json.loads(out)
+        self.assertTrue(result["passed"])
+        self.assertEqual(result["ranks"], 2)
+        self.assertEqual(len(result["rows"]), 2 * 2 * 3)
+        for row in result["rows"]:
+            self.assertLessEqual(row["error_over_tolerance"], 1.0)
+            self.assertLessEqual({"out", "d_q", "d_k", "d_v"}, set(row["errors"]))
+
+    def test_check_in_bf16(self) -> None:
+        code, out, errors = run(2, "check", "alibi", "--length=65", "--dtype=bf16")
+        self.assertEqual(code, 0, out + errors)
+
+    def test_bench(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "bench.json"
+            code, out, errors = run(
+                *(2, "bench", "--length=600", "--repeat=1", "--backward"),
+                *("--save", str(path)),
+            )
+            self.assertEqual(code, 0, errors)
+            result = json.loads(path.read_text())
+            self.assertEqual(list(path.parent.iterdir()), [path])
+        self.assertIn("efficiency", out)
+        rows = {(row["pass"], row["ranks"], row["ring"]): row for row in result["rows"]}
+        for name in ("forward", "backward"):
+            self.assertIn((name, 1, False), rows)
+            self.assertEqual(rows[name, 1, True]["bytes_sent"], 0)
+            row = rows[name, 2, True]
+            # Both ranks send half of k and v, 8 heads of 64 floats a token;
+            # gradients of as many numbers come home.
+            block = 600 * 8 * 64 * 4 * 2
+            sent = block if name == "forward" else 2 * block
+            self.assertEqual(row["bytes_sent"], sent)
+            self.assertGreater(row["peak_bytes_a_rank"], 0)
+            self.assertGreater(row["speed_over_one_process"], 0)
+
+    def test_refusals(self) -> None:
+        for arguments, expected in [
+            (("check", "nope"), "locus: there is no encoding 'nope'"),
+            (("bench", "--sharding=spiral"), "locus: there is no sharding 'spiral'"),
+            (("bench", "--deadline=-1"), "locus: --deadline must be seconds above 0"),
+            (("check", "--dtype=f8"), "locus: --dtype must be f32, bf16 or f16"),
+            (("fly",), "locus: "),
+            ((), "locus: "),
+        ]:
+            with self.subTest(arguments=arguments):
+                code, out, errors = run(2, *arguments)
+                self.assertEqual(code, 2, errors)
+                self.assertEqual(out, "")
+                lines = [x for x in errors.splitlines() if x.startswith("locus: ")]
+                self.assertEqual(len(lines), 1, errors)
+                self.assertTrue(lines[0].startswith(expected), lines[0])
+
+    def test_help(self) -> None:
+        code, out, _ = run(2, "--help")
+        self.assertEqual(code, 0)
+        self.assertEqual(out.count("Exit codes: 0 fine"), 1)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,45 @@
+// Every encoding on every rank: forward and gradients against one process.
+#include "reference/encoding_calls.h"
+#include "ring/ranks.h"
+
+namespace locus::testing {
+namespace {
+
+constexpr int64_t kTokens = 81, kChannels = 16;
+
+Call EncodingCall(const EncodingInfo& info, bool causal) {
+  Call call;
+  call.q = RandomTensor({1, kHeads, kTokens, kChannels}, 1);
+  call.k = RandomTensor({1, kHeads / 2, kTokens, kChannels}, 2);
+  call.v = RandomTensor({1, kHeads / 2, kTokens, kChannels}, 3);
+  call.options.causal = causal;
+  // M-RoPE takes a time, a row and a column; all others the tokens' numbers.
+  for (int64_t i = 0; i < kTokens && info.name == "mrope"; ++i) {
+    call.q_pos.push_back(PackPosition(i, i / 9, i % 9));
+  }
+  call.k_pos = call.q_pos;
+  return AsFloat(call);
+}
+
+class EveryEncoding : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryEncoding, EqualsOneProcess) {
+  const EncodingInfo& info = FindEncoding(GetParam());
+  const auto encoding =
+      info.example({.heads = kHeads, .head_dim = kChannels, .length = kTokens});
+  for (bool causal : {false, true}) {
+    const Call call = EncodingCall(info, causal);
+    const Expected expected(call, *encoding);
+    for (ring::Sharding sharding : kShardings) {
+      SCOPED_TRACE(::testing::Message()
+                   << ring::ShardingName(sharding) << ", causal " << causal);
+      ExpectRingEqualsWhole(call, *encoding, expected, sharding);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ring, EveryEncoding, ::testing::ValuesIn(ClassNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace locus::testing

@@ -1,0 +1,207 @@
+// Options, uneven shards, element types, and the same bits twice.
+#include <cstring>
+
+#include "ring/ranks.h"
+
+namespace locus::testing {
+namespace {
+
+const Encoding& Shaw() {
+  static const auto encoding =
+      FindEncoding("shaw").example({.heads = 4, .head_dim = 16, .length = 40});
+  return *encoding;
+}
+
+// Two sequences of odd length, grouped heads, another value dim, positions that
+// the ring counts by itself.
+Call PlainCall(int64_t q_len = 53, int64_t k_len = 53) {
+  Call call;
+  call.q = RandomTensor({2, 4, q_len, 16}, 1);
+  call.k = RandomTensor({2, 2, k_len, 16}, 2);
+  call.v = RandomTensor({2, 2, k_len, 16}, 3);
+  return AsFloat(call);
+}
+
+void ExpectEverySharding(const Call& call, const Encoding& encoding) {
+  const Expected expected(call, encoding);
+  for (ring::Sharding sharding : kShardings) {
+    SCOPED_TRACE(ring::ShardingName(sharding));
+    ExpectRingEqualsWhole(call, encoding, expected, sharding);
+  }
+}
+
+TEST(RingOptionsTest, Window) {
+  for (bool causal : {false, true}) {
+    Call call = PlainCall();
+    call.options.causal = causal;
+    call.options.window = Window{.left = 5, .right = 2};
+    ExpectEverySharding(call, Shaw());
+  }
+}
+
+TEST(RingOptionsTest, SoftcapAndScale) {
+  Call call = PlainCall();
+  call.options.softcap = 2.0;
+  call.options.scale = 0.4;
+  ExpectEverySharding(call, Shaw());
+}
+
+TEST(RingOptionsTest, KeyLengths) {
+  Call call = PlainCall();
+  call.options.causal = true;
+  call.key_lengths = {31, 0};
+  ExpectEverySharding(call, Shaw());
+  call.options.window = Window{.left = 7, .right = 0};
+  ExpectEverySharding(call, Shaw());
+}
+
+TEST(RingOptionsTest, PackedSequences) {
+  const PackedTokens packed = Pack(std::vector<int64_t>{20, 1, 32});
+  for (bool causal : {false, true}) {
+    Call call = PlainCall();
+    call.options.causal = causal;
+    for (int b = 0; b < 2; ++b) {
+      call.q_pos.insert(call.q_pos.end(), packed.positions.begin(),
+                        packed.positions.end());
+      call.q_seg.insert(call.q_seg.end(), packed.segments.begin(),
+                        packed.segments.end());
+    }
+    call.k_pos = call.q_pos;
+    call.k_seg = call.q_seg;
+    ExpectEverySharding(call, Shaw());
+  }
+}
+
+TEST(RingOptionsTest, PositionsOfEachSequence) {
+  Call call = PlainCall();
+  call.options.causal = true;
+  for (int64_t n = 0; n < 2 * 53; ++n) call.q_pos.push_back(n * 7 % 53);
+  call.k_pos = call.q_pos;
+  ExpectEverySharding(call, Shaw());
+}
+
+TEST(RingOptionsTest, FewerQueriesThanKeys) {
+  Call call = PlainCall(19, 53);
+  call.options.causal = true;
+  ExpectEverySharding(call, Shaw());
+}
+
+// Fewer tokens than ranks: some hold nothing.
+TEST(RingOptionsTest, OneToken) {
+  ExpectEverySharding(PlainCall(1, 1), Shaw());
+}
+
+TEST(RingOptionsTest, NarrowTypes) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    Call call = PlainCall();
+    call.options.causal = true;
+    call.q = call.q.To(dtype);
+    call.k = call.k.To(dtype);
+    call.v = call.v.To(dtype);
+    SCOPED_TRACE(DTypeName(dtype));
+    ExpectEverySharding(call, Shaw());
+  }
+}
+
+// Strided inputs: [B, L, H, D] seen as [B, H, L, D].
+TEST(RingOptionsTest, StridedInputs) {
+  const Call call = PlainCall();
+  const Expected expected(call, Shaw());
+  const auto chunks = ring::Shard(ring::Sharding::kZigzag, 53, Rank(), Ranks());
+  RankCall mine(call, expected.d_out, chunks, chunks, ring::Sharding::kZigzag);
+  for (Tensor* x : {&mine.call.q, &mine.call.k, &mine.call.v, &mine.d_out}) {
+    *x = x->Transposed(1, 2).To(DType::kF32).Transposed(1, 2);
+  }
+  ExpectEqualsWhole(mine, expected, call, RunRing(mine, Shaw()));
+}
+
+// Rank r holds shares of r, and rank 1 nothing, of a contiguous sequence.
+TEST(RingOptionsTest, UnevenShards) {
+  Call call = PlainCall();
+  call.options.causal = true;
+  const Expected expected(call, Shaw());
+  const int ranks = Ranks();
+  int64_t first = 0, count = 0;
+  for (int r = 0; r <= Rank(); ++r) {
+    first += count;
+    count = r + 1 == ranks ? 53 - first : r == 1 ? 0 : 3 + 2 * r;
+  }
+  const std::vector<ring::Chunk> chunks = {{.first = first, .count = count}};
+  const RankCall mine(call, expected.d_out, chunks, chunks,
+                      ring::Sharding::kContiguous);
+  ExpectEqualsWhole(mine, expected, call, RunRing(mine, Shaw()));
+}
+
+template <typename T>
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() &&
+         std::memcmp(a.Data<T>(), b.Data<T>(),
+                     static_cast<size_t>(a.NumElements()) * sizeof(T)) == 0;
+}
+
+TEST(RingOptionsTest, SameBitsTwice) {
+  Call call = PlainCall();
+  call.options.causal = true;
+  const Expected expected(call, Shaw());
+  for (ring::Sharding sharding : kShardings) {
+    const auto chunks = ring::Shard(sharding, 53, Rank(), Ranks());
+    const RankCall mine(call, expected.d_out, chunks, chunks, sharding);
+    const RingResult a = RunRing(mine, Shaw()), b = RunRing(mine, Shaw());
+    EXPECT_TRUE(SameBits<float>(a.forward.out, b.forward.out));
+    EXPECT_TRUE(SameBits<float>(a.forward.lse, b.forward.lse));
+    EXPECT_TRUE(SameBits<float>(a.grads.d_q, b.grads.d_q));
+    EXPECT_TRUE(SameBits<float>(a.grads.d_k, b.grads.d_k));
+    EXPECT_TRUE(SameBits<float>(a.grads.d_v, b.grads.d_v));
+    ASSERT_EQ(a.grads.params.size(), b.grads.params.size());
+    for (size_t n = 0; n < a.grads.params.size(); ++n) {
+      EXPECT_TRUE(
+          SameBits<double>(a.grads.params[n].value, b.grads.params[n].value));
+    }
+  }
+}
+
+// Long enough for several threads to join the parts.
+TEST(RingOptionsTest, SeveralThreads) {
+  constexpr int64_t kTokens = 4001;
+  const auto random = [](uint64_t seed) {
+    return RandomTensor({1, 1, kTokens, 8}, seed).To(DType::kF32);
+  };
+  const Tensor q = random(1), k = random(2), v = random(3);
+  const AttentionOptions plain{.causal = true, .return_lse = true};
+  const auto alibi = FindEncoding("alibi").example({.heads = 1, .head_dim = 8});
+  const AttentionResult whole = Attention(q, k, v, *alibi, plain);
+  for (ring::Sharding sharding : kShardings) {
+    const auto chunks = ring::Shard(sharding, kTokens, Rank(), Ranks());
+    ring::Options options{.attention = plain, .sharding = sharding};
+    options.attention.threads = 3;
+    const AttentionResult mine = ring::Attention(
+        MPI_COMM_WORLD, ring::TakeShard(q, chunks), ring::TakeShard(k, chunks),
+        ring::TakeShard(v, chunks), *alibi, options);
+    // Both sides may be off by the engine's bound.
+    const double tolerance = 2.0 * ForwardTolerance({.q = q});
+    EXPECT_LE(RelativeError(mine.out, ring::TakeShard(whole.out, chunks)),
+              tolerance);
+    EXPECT_LE(RelativeError(AsRows(mine.lse),
+                            ring::TakeShard(AsRows(whole.lse), chunks)),
+              tolerance);
+  }
+}
+
+// A causal, contiguous ring computes on and below the diagonal alone, and a
+// block goes no further than the last rank.
+TEST(RingOptionsTest, SkipsWhatNobodySees) {
+  Call call = PlainCall();
+  call.options.causal = true;
+  const auto chunks =
+      ring::Shard(ring::Sharding::kContiguous, 53, Rank(), Ranks());
+  RankCall mine(call, call.q, chunks, chunks, ring::Sharding::kContiguous);
+  ring::Stats stats;
+  mine.options.stats = &stats;
+  ring::Attention(MPI_COMM_WORLD, mine.call.q, mine.call.k, mine.call.v, Shaw(),
+                  mine.options);
+  EXPECT_EQ(stats.pairs_computed, Rank() + 1);
+  EXPECT_EQ(stats.bytes_sent > 0, Rank() + 1 < Ranks());
+}
+
+}  // namespace
+}  // namespace locus::testing
