@@ -116,7 +116,7 @@ def check_sources(root):
 
 def check_apps(root):
     """Apps stand on the public headers: nothing of src/ in them."""
-    for app in ("bench", "cli", "examples"):
+    for app in ("bench", "cli", "examples", "lab", "ring", "web"):
         for path in sorted((root / app).rglob("*")):
             if path.suffix not in (".h", ".cc"):
                 continue
@@ -133,7 +133,10 @@ def check_documented(root):
     rooms = [f"src/{p.name}/" for p in (root / "src").iterdir() if p.is_dir()]
     rooms += [
         f"{app}/"
-        for app in ("bench", "cli", "examples", "tests", "include/locus")
+        for app in (
+            *("bench", "cli", "examples", "lab", "ring", "tests", "web"),
+            "include/locus",
+        )
         if (root / app).is_dir()
     ]
     for room in sorted(rooms):
