@@ -59,10 +59,12 @@ int Start(int argc, char** argv) {
   BenchArgs bench;
   CLI::App app(
       "Ring attention: one sequence over several ranks of MPI.\n"
-      "Run it by mpirun: mpirun -n 4 locus ring check",
+      "Run it by mpirun.",
       "locus ring");
   app.require_subcommand(1);
   app.footer(
+      "Examples:\n  mpirun -n 4 locus ring check\n"
+      "  mpirun -n 2 locus ring bench rope --length 16384\n\n"
       "Exit codes: 0 fine, 1 it ran and the answer is no, or a rank was lost; "
       "2 bad usage or input.");
   CLI::App* checks = app.add_subcommand(

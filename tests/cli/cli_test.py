@@ -6,6 +6,7 @@ usage: cli_test.py LOCUS [SUITE]
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -116,9 +117,27 @@ class List(unittest.TestCase):
         self.assertIn("Example", good("--help"))
         self.assertLessEqual({"list", "show", "check", "version"}, set(COMMANDS))
         for command in COMMANDS:
+            program = f"{LOCUS}-{command}"
+            if command in ("compare", "ring") and not os.path.exists(program):
+                continue  # see test_command_that_is_not_built
             out = good(command, "--help")
             self.assertIn("Example", out)
             self.assertIn(f"locus {command}", out)
+
+    def test_command_that_is_not_built(self):
+        """The tool alone in a folder: `compare` and `ring` are other programs."""
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(LOCUS, folder)
+            for command, option in (("compare", "LAB"), ("ring", "RING")):
+                done = subprocess.run(
+                    [alone, command], capture_output=True, text=True, check=False
+                )
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertRegex(
+                    done.stderr,
+                    rf"^locus: there is no \S*/locus-{command}, so this build has "
+                    rf"no '{command}'; build it with -DLOCUS_{option}=ON\n$",
+                )
 
 
 class Show(unittest.TestCase):
