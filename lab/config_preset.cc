@@ -27,7 +27,7 @@ Preset Default() {
                              "alibi", "kerple", "rope"},
           .puzzle_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
           .text_seeds = 3,
-          .text_steps = 0.75,
+          .text_steps = 1,
           .score = 0.5};
 }
 
