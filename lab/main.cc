@@ -58,7 +58,7 @@ void AddOptions(CLI::App& app, Arguments& a) {
   }
   app.add_option("--config", a.config, "JSON file with any of the above")
       ->type_name("FILE");
-  app.add_flag("--quick", a.quick, "a first look: under 3 minutes on 2 cores");
+  app.add_flag("--quick", a.quick, "a first look: about 2 minutes on 2 cores");
   app.add_flag("--full", a.full, "every encoding, more seeds and steps: hours");
   app.add_flag("--resume", a.resume, "continue the study in the folder");
   app.add_flag("--fresh", a.fresh, "discard an unfinished study in the folder");
