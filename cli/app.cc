@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "locus/error.h"
 
@@ -119,6 +120,17 @@ int TerminalWidth() {
     return std::max<int>(size.ws_col, kLeast);
   }
   return kUsual;
+}
+
+void SaveJson(const Json& json, const std::string& path) {
+  const std::string beside = path + ".part";
+  std::ofstream file(beside);
+  file << json.dump(2) << "\n" << std::flush;
+  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(beside.c_str());
+    throw Error(fmt::format("cannot write {}: {}", path, why));
+  }
 }
 
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }

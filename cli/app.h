@@ -51,6 +51,8 @@ Json NumberJson(double value);
 // quietly; any other failure throws Error.
 void Emit(const std::string& text);
 void EmitJson(const Json& json);
+// Writes beside `path` and renames, so that a reader never sees half of it.
+void SaveJson(const Json& json, const std::string& path);
 
 // Columns of the terminal: $COLUMNS, else the terminal's own, else 100.
 int TerminalWidth();

@@ -6,11 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -106,18 +103,6 @@ BenchPlan PlanOf(const BenchArgs& args) {
   return plan;
 }
 
-// Writes beside `path` and renames, so that a reader never sees half of it.
-void Save(const Json& json, const std::string& path) {
-  const std::string beside = path + ".part";
-  std::ofstream file(beside);
-  file << json.dump(2) << "\n" << std::flush;
-  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(beside.c_str());
-    throw Error(fmt::format("cannot write {}: {}", path, why));
-  }
-}
-
 int Bench(const BenchArgs& args) {
   const BenchPlan plan = PlanOf(args);
   const auto interrupted = [] {
@@ -129,7 +114,7 @@ int Bench(const BenchArgs& args) {
   try {
     const BenchResults results = RunBench(plan, /*tell=*/!args.json);
     const Json json = ResultsJson(plan, results);
-    if (!args.save.empty()) Save(json, args.save);
+    if (!args.save.empty()) SaveJson(json, args.save);
     if (!args.chart.empty()) DrawSpeeds(plan, results.attention, args.chart);
     if (args.json) EmitJson(json);
     return kFine;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "lab/report.h"
 #include "lab/results.h"
@@ -131,8 +132,16 @@ void AddExtension(const Json& results, const Json& task,
     parts.push_back(std::move(part));
   }
   if (parts.empty()) return;
+  // The other sentences speak of all seeds; extension may have fewer.
+  std::set<int64_t> seeds;
+  for (const Json& run : results["extensions"])
+    seeds.insert(run["seed"].get<int64_t>());
+  const std::string whose =
+      seeds.size() < task["seeds"].size()
+          ? fmt::format("RoPE's loss (seed {} alone)", fmt::join(seeds, ", "))
+          : "RoPE's loss";
   found.push_back(
-      fmt::format("As it is, RoPE's loss changes by {} at {}; extended by {}.",
+      fmt::format("As it is, {} changes by {} at {}; extended by {}.", whose,
                   Percent(plain), Times(task, length), fmt::join(parts, ", ")));
 }
 

@@ -357,7 +357,7 @@ int Bench(const BenchArgs& args) {
                     {"causal", c.causal},        {"repeats", repeats},
                     {"case", c.ToJson()}};
   for (const Row& row : rows) json["rows"].push_back(ToJson(rows, row));
-  if (!args.common.save.empty()) Save(json, args.common.save);
+  if (!args.common.save.empty()) cli::SaveJson(json, args.common.save);
   cli::Emit(args.common.json
                 ? json.dump(2) + "\n"
                 : fmt::format("{}, {} tokens, {} heads of {}, {}, "

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "locus/rotary.h"
 #include "ring/views.h"
@@ -148,17 +145,6 @@ Inputs::Inputs(const Case& c, std::string_view encoding,
       const int64_t token = chunk.first + i * chunk.stride;
       positions.push_back(PackPosition(token, token, token));
     }
-  }
-}
-
-void Save(const cli::Json& json, const std::string& path) {
-  const std::string beside = path + ".part";
-  std::ofstream file(beside);
-  file << json.dump(2) << "\n" << std::flush;
-  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(beside.c_str());
-    throw Error(fmt::format("cannot write {}: {}", path, why));
   }
 }
 

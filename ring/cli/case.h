@@ -63,9 +63,6 @@ enum class Kind : uint8_t { kQ, kK, kV, kDOut };
 Tensor Numbers(const Case& c, Kind kind, int64_t heads,
                const std::vector<Chunk>& chunks);
 
-// Writes beside `path` and renames, so that no reader sees half of it.
-void Save(const cli::Json& json, const std::string& path);
-
 // The commands, on MPI_COMM_WORLD. They return an exit code.
 struct CheckArgs {
   CaseArgs common = {};

@@ -265,7 +265,7 @@ int Check(const CheckArgs& args) {
          {{"forward", ForwardTolerance(c)}, {"gradients", GradTolerance(c)}}},
         {"passed", passed}};
     for (const Row& row : rows) json["rows"].push_back(ToJson(row));
-    if (!args.common.save.empty()) Save(json, args.common.save);
+    if (!args.common.save.empty()) cli::SaveJson(json, args.common.save);
     cli::Emit(args.common.json
                   ? json.dump(2) + "\n"
                   : fmt::format("{}{} ranks give {} one process gives\n",
