@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "kernels/bwd_band-inl.h"
+#include "kernels/bwd_key_table-inl.h"
+#include "kernels/bwd_plan-inl.h"
 #include "kernels/bwd_reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -152,7 +154,8 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
         const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
         t_.lse[static_cast<size_t>(i)] =
             static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
-        t_.delta[static_cast<size_t>(i)] = bp_.delta[static_cast<size_t>(at)];
+        t_.delta[static_cast<size_t>(i)] =
+            (*bp_.delta)[static_cast<size_t>(at)];
         // A row that saw nothing has no gradient.
         if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
       }
@@ -299,58 +302,72 @@ inline void BackwardTask::StoreQueries() {
   }
 }
 
+// As in the forward pass, most units of a wave are a task each, packed and
+// finished by one thread; the last ones are shared.
 void BackwardF32(const BackwardCall& args, int threads) {
   const Call& call = args.call;
   const CallSizes& s = call.sizes;
   if (s.batch * s.q_heads * s.q_len == 0 || s.k_len == 0) return;
-  Packed packed(call, threads);
-  BackwardPacked bp(packed, args);
-  // The division into tasks depends on the shape alone. One a head, and with
-  // few heads several stretches of queries, each of four tiles at least.
-  constexpr int64_t kEnoughTasks = 8;
-  const int64_t stretches =
-      std::clamp<int64_t>(kEnoughTasks / (s.batch * s.q_heads), 1,
-                          std::max<int64_t>(s.q_len / (4 * kBwdQueries), 1));
-  const int64_t stretch =
-      AlignUp((s.q_len + stretches - 1) / stretches, kBwdQueries);
-  const int64_t per_head = (s.q_len + stretch - 1) / stretch;
-  const int64_t per_unit = packed.group * per_head;
-  // Units are done in waves, so that packed operands and partial sums do not
-  // pile up: as many as fit into 64 MiB, but at least two tasks a thread.
-  const int64_t units = s.batch * s.kv_heads;
-  const int64_t floats =
-      packed.cols * ((packed.key_copies + per_unit) * bp.depth_stride +
-                     packed.key_copies * packed.depth + s.value_dim +
-                     per_unit * bp.value_pad);
-  constexpr int64_t kWaveFloats = int64_t{16} << 20;
-  const int64_t wave = std::clamp<int64_t>(
-      std::max(2 * threads / per_unit, kWaveFloats / floats), 1, units);
-  for (int64_t first = 0; first < units; first += wave) {
-    const int64_t count = std::min(wave, units - first);
-    bp.Pack(first, count);
-    std::vector<TaskGrads> grads(static_cast<size_t>(count * per_unit));
+  const PackedTables tables(call, threads);
+  const BackwardTables backward(tables, args);
+  const BackwardPlan plan(tables, backward, args.want_terms);
+  const int64_t units = tables.Units();
+  for (int64_t first = 0; first < units; first += plan.wave) {
+    const int64_t count = std::min(plan.wave, units - first);
+    // Units of one sequence need the tables of their own heads only.
+    const bool one_sequence =
+        first / s.kv_heads == (first + count - 1) / s.kv_heads;
+    const int64_t first_head =
+        one_sequence ? first % s.kv_heads * tables.group : 0;
+    const int64_t heads = one_sequence ? count * tables.group : s.q_heads;
+    tables.PackTables(first_head, heads);
+    backward.Pack(first_head, heads, threads);
+
+    std::vector<TaskGrads> grads(static_cast<size_t>(count * plan.per_unit));
     const auto head_of = [&](int64_t task) {
-      return (first + task / per_unit) % s.kv_heads * packed.group +
-             task % per_unit / per_head;
+      return (first + task / plan.per_unit) % s.kv_heads * tables.group +
+             task % plan.per_unit / plan.per_head;
     };
-    ParallelFor(count * per_unit, threads, [&](int64_t order) {
+    const auto run_task = [&](const BackwardPacked& bp, int64_t task) {
       static thread_local BackwardTile scratch;
-      // Last stretches first: under a causal mask they are the longest.
-      const int64_t heads = count * packed.group;
-      const int64_t part = per_head - 1 - order / heads;
-      const int64_t task = order % heads * per_head + part;
       BackwardTask run(bp, args, scratch, grads[static_cast<size_t>(task)]);
-      run.Run((first + task / per_unit) / s.kv_heads, head_of(task),
-              part * stretch, std::min(stretch, s.q_len - part * stretch));
+      const int64_t begin = task % plan.per_head * plan.stretch;
+      run.Run((first + task / plan.per_unit) / s.kv_heads, head_of(task), begin,
+              std::min(plan.stretch, s.q_len - begin));
+    };
+    const auto finish = [&](const BackwardPacked& bp, int64_t n) {
+      FinishKeys(
+          bp, args, (first + n) / s.kv_heads, (first + n) % s.kv_heads,
+          std::span(grads).subspan(static_cast<size_t>(n * plan.per_unit),
+                                   static_cast<size_t>(plan.per_unit)));
+    };
+    const int64_t owned =
+        threads == 1 ? count : std::max<int64_t>(count - threads, 0);
+    BackwardPacked shared(tables, backward);
+    shared.Pack(first + owned, count - owned);
+    const int64_t shared_tasks = (count - owned) * plan.per_unit;
+    ParallelFor(owned + shared_tasks, threads, [&](int64_t order) {
+      if (order < owned) {
+        BackwardPacked own(tables, backward);
+        own.Pack(first + order, 1);
+        for (int64_t n = 0; n < plan.per_unit; ++n) {
+          run_task(own, order * plan.per_unit + n);
+        }
+        finish(own, order);
+        return;
+      }
+      // Last stretches first: under a causal mask they are the longest.
+      const int64_t shared_heads = shared_tasks / plan.per_head;
+      const int64_t part = plan.per_head - 1 - (order - owned) / shared_heads;
+      const int64_t head =
+          owned * tables.group + (order - owned) % shared_heads;
+      run_task(shared, head * plan.per_head + part);
     });
-    ParallelFor(count, threads, [&](int64_t n) {
-      FinishKeys(bp, args, (first + n) / s.kv_heads, (first + n) % s.kv_heads,
-                 std::span(grads).subspan(static_cast<size_t>(n * per_unit),
-                                          static_cast<size_t>(per_unit)));
-    });
+    ParallelFor(count - owned, threads,
+                [&](int64_t n) { finish(shared, owned + n); });
     if (args.want_terms) {
-      for (int64_t task = 0; task < count * per_unit; ++task) {
-        AddTermGrads(bp, grads[static_cast<size_t>(task)], head_of(task),
+      for (int64_t task = 0; task < count * plan.per_unit; ++task) {
+        AddTermGrads(shared, grads[static_cast<size_t>(task)], head_of(task),
                      *args.grads);
       }
     }

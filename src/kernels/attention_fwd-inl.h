@@ -196,7 +196,7 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
 inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
                                         int64_t lo, int64_t hi, const float* p,
                                         const float* keep, float* out) const {
-  if (!packed_.values_finite) {
+  if (!packed_.ValuesFinite(block.b, block.h)) {
     // 0 * inf is NaN: weights of keys that a row does not see must not meet
     // values that are not finite. Row by row, over what it sees.
     for (int64_t r = 0; r < block.count; ++r) {
@@ -305,33 +305,58 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
   }
 }
 
-void ForwardF32(const Call& call, Tensor& out, float* lse, int threads) {
-  const CallSizes& s = call.sizes;
-  if (s.batch * s.q_heads * s.q_len == 0) return;
-  Packed packed(call, threads);
-  packed.Pack(0, s.batch * s.kv_heads, /*with_values=*/true);
-  const bool whole_heads = call.terms.k_table && !packed.fold_key_row;
-  const int64_t queries = whole_heads ? s.q_len : kTaskQueries;
-  const int64_t parts = (s.q_len + queries - 1) / queries;
-  ParallelFor(s.batch * s.q_heads * parts, threads, [&](int64_t task) {
-    static thread_local ForwardScratch scratch;
-    // Last queries first: under a causal mask they are the longest.
-    const int64_t part = parts - 1 - task % parts;
-    const int64_t h = task / parts % s.q_heads;
-    const int64_t b = task / parts / s.q_heads;
-    ForwardTask run(packed, scratch);
-    if (!whole_heads) {
-      run.Run(b, h, part * queries, std::min(queries, s.q_len - part * queries),
-              out, lse);
-      return;
-    }
+// Queries [first, first + count) of (b, h).
+inline void ForwardQueries(const Packed& packed, int64_t b, int64_t h,
+                           int64_t first, int64_t count, Tensor& out,
+                           float* lse) {
+  static thread_local ForwardScratch scratch;
+  ForwardTask run(packed, scratch);
+  if (packed.call.terms.k_table && !packed.fold_key_row) {
     scratch.key_table.Build(packed, b, h);
     const bool pairs = PairRows::Fits(packed);
     if (pairs) scratch.pairs.BeginHead(packed, b, h, scratch.key_table);
     run.SetTables(&scratch.key_table, pairs ? &scratch.pairs : nullptr);
-    for (int64_t first = 0; first < s.q_len; first += kTaskQueries) {
-      run.Run(b, h, first, std::min(kTaskQueries, s.q_len - first), out, lse);
+  }
+  for (int64_t q = 0; q < count; q += kTaskQueries) {
+    run.Run(b, h, first + q, std::min(kTaskQueries, count - q), out, lse);
+  }
+}
+
+// Most units are a task each: a thread packs the keys and values of one, uses
+// them while they are in its own cache, and forgets them. The last unit of each
+// thread is packed beforehand and shared by all threads, in parts, so that all
+// end at the same time.
+void ForwardF32(const Call& call, Tensor& out, float* lse, int threads) {
+  const CallSizes& s = call.sizes;
+  if (s.batch * s.q_heads * s.q_len == 0) return;
+  const PackedTables tables(call, threads);
+  tables.PackTables(0, s.q_heads);
+  const int64_t units = tables.Units();
+  const int64_t owned =
+      threads == 1 ? units : std::max<int64_t>(units - threads, 0);
+  Packed shared(tables);
+  shared.Pack(owned, units - owned, /*with_values=*/true);
+  // A key table is made once a head.
+  const bool whole_heads = call.terms.k_table && !tables.fold_key_row;
+  const int64_t queries = whole_heads ? s.q_len : kTaskQueries;
+  const int64_t parts = (s.q_len + queries - 1) / queries;
+  const int64_t shared_heads = (units - owned) * tables.group;
+  ParallelFor(owned + shared_heads * parts, threads, [&](int64_t task) {
+    if (task < owned) {
+      Packed own(tables);
+      own.Pack(task, 1, /*with_values=*/true);
+      for (int64_t n = 0; n < tables.group; ++n) {
+        ForwardQueries(own, task / s.kv_heads,
+                       task % s.kv_heads * tables.group + n, 0, s.q_len, out,
+                       lse);
+      }
+      return;
     }
+    // Last queries first: under a causal mask they are the longest.
+    const int64_t part = parts - 1 - (task - owned) % parts;
+    const int64_t head = owned * tables.group + (task - owned) / parts;
+    ForwardQueries(shared, head / s.q_heads, head % s.q_heads, part * queries,
+                   std::min(queries, s.q_len - part * queries), out, lse);
   });
 }
 

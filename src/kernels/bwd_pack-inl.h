@@ -36,14 +36,36 @@ struct TaskGrads {
   double past = 0.0, future = 0.0;  // slopes of a ramp over far positions
 };
 
-// Operands that only the backward pass needs, of the units packed now.
-struct BackwardPacked {
-  BackwardPacked(Packed& p, const BackwardCall& args);
+// What the heads of a backward pass share, besides PackedTables. Copies share
+// the tables.
+struct BackwardTables {
+  BackwardTables(const PackedTables& tables, const BackwardCall& args);
 
-  // Packs units [first, first + count), the forward's operands included.
+  // Lays out the tables of query heads [first, first + count).
+  void Pack(int64_t first, int64_t count, int threads) const {
+    if (q_rows) q_rows->Pack(first, count, threads);
+    if (v_panels) v_panels->Pack(first, count, threads);
+  }
+
+  int64_t depth_stride = 0;               // depth, padded
+  int64_t dim_stride = 0;                 // D, padded
+  int64_t value_pad = 0;                  // Dv, padded
+  std::shared_ptr<PackedRows> q_rows;     // Tq by rel, row-major
+  std::shared_ptr<PackedTable> v_panels;  // Tv by rel, in panels
+  // do.o a query: [B][Hq][Lq] in tensor order
+  std::shared_ptr<const std::vector<float>> delta;
+};
+
+// The operands of the units packed now, the forward's included.
+struct BackwardPacked : BackwardTables {
+  BackwardPacked(const PackedTables& forward, const BackwardTables& backward)
+      : BackwardTables(backward), packed(forward) {}
+
+  // Packs units [first, first + count).
   void Pack(int64_t first, int64_t count);
 
   const float* KeyRows(int64_t b, int64_t h) const {
+    if (keys_in_place) return packed.call.k.Direct(b, packed.call.KvHead(h), 0);
     return key_rows.data() + packed.KeyIndex(b, h) * packed.cols * depth_stride;
   }
   const float* ValuePanels(int64_t b, int64_t h) const {
@@ -51,32 +73,32 @@ struct BackwardPacked {
            packed.Unit(b, h) * packed.cols * packed.call.sizes.value_dim;
   }
 
-  Packed& packed;
-  int64_t depth_stride = 0;            // depth, padded
-  int64_t dim_stride = 0;              // D, padded
-  int64_t value_pad = 0;               // Dv, padded
-  FloatBuffer key_rows;                // [copies][cols][depth_stride], rotated
-  FloatBuffer value_panels;            // [units][cols / kCols][Dv][kCols]
-  std::unique_ptr<PackedRows> q_rows;  // Tq by rel, row-major
-  std::unique_ptr<PackedTable> v_panels;  // Tv by rel, in panels
-  std::vector<float> delta;  // do.o a query: [B][Hq][Lq] in tensor order
+  Packed packed;
+  bool keys_in_place = false;  // the rows of the tensor serve as key_rows
+  FloatBuffer key_rows;        // [copies][cols][depth_stride], rotated
+  FloatBuffer value_panels;    // [units][cols / kCols][Dv][kCols]
+
+ private:
+  bool KeysInPlace(int64_t first, int64_t count) const;
+  void PackKeyRows(int64_t copy);
 };
 
-inline BackwardPacked::BackwardPacked(Packed& p, const BackwardCall& args)
-    : packed(p) {
-  const Call& call = packed.call;
+inline BackwardTables::BackwardTables(const PackedTables& tables,
+                                      const BackwardCall& args) {
+  const Call& call = tables.call;
   const CallSizes& s = call.sizes;
-  depth_stride = PaddedCols(packed.depth);
+  depth_stride = PaddedCols(tables.depth);
   dim_stride = PaddedCols(s.head_dim);
   value_pad = PaddedCols(s.value_dim);
   if (call.terms.q_table) {
-    q_rows = std::make_unique<PackedRows>(*call.terms.q_table, call.shape);
+    q_rows = std::make_shared<PackedRows>(*call.terms.q_table, call.shape);
   }
   if (call.terms.v_table) {
-    v_panels = std::make_unique<PackedTable>(*call.terms.v_table, call.shape);
+    v_panels = std::make_shared<PackedTable>(*call.terms.v_table, call.shape);
   }
-  delta.resize(static_cast<size_t>(s.batch * s.q_heads * s.q_len));
-  ParallelFor(s.batch * s.q_heads, packed.threads, [&](int64_t task) {
+  auto sums = std::make_shared<std::vector<float>>(
+      static_cast<size_t>(s.batch * s.q_heads * s.q_len));
+  ParallelFor(s.batch * s.q_heads, tables.threads, [&](int64_t task) {
     const int64_t b = task / s.q_heads, h = task % s.q_heads;
     std::vector<float> o(static_cast<size_t>(value_pad), 0.0F), g(o);
     const hn::ScalableTag<double> dd;
@@ -90,42 +112,63 @@ inline BackwardPacked::BackwardPacked(Packed& p, const BackwardCall& args)
         sum = hn::MulAdd(hn::PromoteTo(dd, hn::LoadU(df, o.data() + d)),
                          hn::PromoteTo(dd, hn::LoadU(df, g.data() + d)), sum);
       }
-      delta[static_cast<size_t>(task * s.q_len + i)] =
+      (*sums)[static_cast<size_t>(task * s.q_len + i)] =
           static_cast<float>(hn::GetLane(hn::SumOfLanes(dd, sum)));
     }
   });
+  delta = std::move(sums);
+}
+
+// Rows of the tensor serve where nothing is done to them, they lie as the
+// packed rows would, and keys are in their order.
+inline bool BackwardPacked::KeysInPlace(int64_t first, int64_t count) const {
+  const Call& call = packed.call;
+  if (call.terms.rotate || packed.extra > 0 ||
+      call.k.Direct(0, 0, 0) == nullptr ||
+      call.k.row_stride() != depth_stride || packed.depth != depth_stride) {
+    return false;
+  }
+  for (int64_t unit = first; unit < first + count; ++unit) {
+    const Tokens& keys = call.Keys(unit / call.sizes.kv_heads);
+    for (int64_t j = 0; j < keys.size(); ++j) {
+      if (keys.source[static_cast<size_t>(j)] != j) return false;
+    }
+  }
+  return true;
+}
+
+inline void BackwardPacked::PackKeyRows(int64_t copy) {
+  const auto [b, h] = packed.KeyOwner(copy);
+  float* to = key_rows.data() + copy * packed.cols * depth_stride;
+  const int64_t present = packed.call.Keys(b).size();
+  for (int64_t j = 0; j < present; ++j) {
+    packed.LoadKey(b, h, j, to + j * depth_stride);
+    std::fill_n(to + j * depth_stride + packed.depth,
+                depth_stride - packed.depth, 0.0F);
+  }
+  std::fill_n(to + present * depth_stride,
+              (packed.cols - present) * depth_stride, 0.0F);
 }
 
 inline void BackwardPacked::Pack(int64_t first, int64_t count) {
   packed.Pack(first, count, /*with_values=*/false);
   const Call& call = packed.call;
   const CallSizes& s = call.sizes;
-  const int64_t copies = count * packed.key_copies;
+  keys_in_place = KeysInPlace(first, count);
+  const int64_t copies = keys_in_place ? 0 : count * packed.key_copies;
   key_rows.Resize(copies * packed.cols * depth_stride);
   value_panels.Resize(count * packed.cols * s.value_dim);
   // Keys and values of a unit are tasks of their own.
   ParallelFor(copies + count, packed.threads, [&](int64_t task) {
-    if (task >= copies) {
-      const int64_t unit = task - copies;
-      const int64_t b = (first + unit) / s.kv_heads;
-      PackRows(call.v, call.Keys(b), b, (first + unit) % s.kv_heads,
-               packed.cols,
-               value_panels.data() + unit * packed.cols * s.value_dim);
+    if (task < copies) {
+      PackKeyRows(task);
       return;
     }
-    const auto [b, h] = packed.KeyOwner(task);
-    float* to = key_rows.data() + task * packed.cols * depth_stride;
-    const int64_t present = call.Keys(b).size();
-    for (int64_t j = 0; j < present; ++j) {
-      packed.LoadKey(b, h, j, to + j * depth_stride);
-      std::fill_n(to + j * depth_stride + packed.depth,
-                  depth_stride - packed.depth, 0.0F);
-    }
-    std::fill_n(to + present * depth_stride,
-                (packed.cols - present) * depth_stride, 0.0F);
+    const int64_t unit = task - copies;
+    const int64_t b = (first + unit) / s.kv_heads;
+    PackRows(call.v, call.Keys(b), b, (first + unit) % s.kv_heads, packed.cols,
+             value_panels.data() + unit * packed.cols * s.value_dim);
   });
-  if (q_rows) q_rows->Pack(packed.first_head, packed.heads, packed.threads);
-  if (v_panels) v_panels->Pack(packed.first_head, packed.heads, packed.threads);
 }
 
 // C[r, 0 .. width) += A[k, r] B[k, ..] over whole column panels, for kRows

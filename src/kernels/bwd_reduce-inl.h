@@ -17,7 +17,7 @@ namespace locus {
 namespace HWY_NAMESPACE {
 
 // The gradients of the keys and values of (b, kv head): the sum over the tasks
-// that share them, in order, turned back.
+// that share them, in order, turned back. The tasks' own sums are given back.
 inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
                        int64_t b, int64_t kv, std::span<TaskGrads> tasks) {
   const Call& call = bp.packed.call;
@@ -64,6 +64,11 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
         (b * s.kv_heads + kv) * s.k_len + tokens.source[static_cast<size_t>(j)];
     kernels::StoreRow(*args.d_k, row, d_k.data(), s.head_dim);
     kernels::StoreRow(*args.d_v, row, d_v.data(), s.value_dim);
+  }
+  for (TaskGrads& g : tasks) {
+    g.keys = FloatBuffer();
+    g.values = FloatBuffer();
+    g.plain_keys = std::vector<float>();
   }
 }
 

@@ -32,8 +32,11 @@ class TermBackward {
  private:
   void AddRow(const Block& block, int64_t i, int64_t r, int64_t tile,
               Interval keys);
-  void AddKeyTable(const Block& block, int64_t r, Interval keys,
-                   const float* ds);
+  void AddScatteredKeys(const Block& block, int64_t r, Interval keys,
+                        const float* ds);
+  void AddFarKeys(const Block& block, int64_t r, Interval keys,
+                  const float* ds);
+  void AddNearKeys(Interval any);
   void AddBias(const Block& block, int64_t r, Interval keys, const float* ds);
   void AddProfile(const Block& block, int64_t r, Interval keys,
                   const float* ds);
@@ -54,6 +57,9 @@ class TermBackward {
   bool bias_by_rel_ = false;
   int64_t rel_stride_ = 0;    // of a query's ds by rel
   int64_t v_rel_stride_ = 0;  // of a query's p by rel, and of do.Tv
+  // A key table without a query table over the same buckets has rows of ds by
+  // rel of its own.
+  int64_t key_rel_stride_ = 0;
   // Queries and keys of the tile count up by one, so diagonals are straight.
   bool straight_ = false;
   int64_t sum_first_ = 0;  // rel of the first of rel_sum, where straight
@@ -79,6 +85,11 @@ inline TermBackward::TermBackward(const BackwardPacked& bp,
     // Added to kRows rows at a time, from any row on.
     g_.q_table.assign(static_cast<size_t>((width + kRowsI) * bp_.dim_stride),
                       0.0F);
+  }
+  if (scorer_.needs_key_table() &&
+      !(short_table_ && packed_.q_table->map.first == packed_.k_map.first &&
+        packed_.q_table->map.bucket == packed_.k_map.bucket)) {
+    key_rel_stride_ = AlignUp(packed_.k_map.width(), kLanesI) + 2 * kRelPad;
   }
   if (packed_.v_table) {
     const int64_t width = packed_.v_table->map.width();
@@ -116,20 +127,14 @@ inline TermBackward::TermBackward(const BackwardPacked& bp,
   }
 }
 
-inline void TermBackward::BeginHead() {
-  if (!scorer_.needs_key_table()) return;
-  // Blocks of kRows keys may reach past the last panel of the last bucket.
-  const int64_t size =
-      AlignUp(call_.terms.k_table->buckets.count, kRowsI) * packed_.cols +
-      kRowsI;
-  d_key_table_.Resize(size);
-  std::fill_n(d_key_table_.data(), size, 0.0F);
-}
-
 inline void TermBackward::BeginQueries() {
   if (short_table_) {
     t_.by_rel.Resize(kBwdQueries * rel_stride_);
     std::fill_n(t_.by_rel.data(), kBwdQueries * rel_stride_, 0.0F);
+  }
+  if (key_rel_stride_ > 0) {
+    t_.key_by_rel.Resize(kBwdQueries * key_rel_stride_);
+    std::fill_n(t_.key_by_rel.data(), kBwdQueries * key_rel_stride_, 0.0F);
   }
   if (v_rel_stride_ > 0) {
     // do.Tv by rel, once a query; and p by rel.
@@ -217,7 +222,17 @@ inline void TermBackward::AddRow(const Block& block, int64_t i, int64_t r,
     AddDiagonal(block, r, keys, p, packed_.v_table->map,
                 t_.p_by_rel.data() + i * v_rel_stride_);
   }
-  if (scorer_.needs_key_table()) AddKeyTable(block, r, keys, ds);
+  if (scorer_.needs_key_table()) {
+    if (!straight_) {
+      AddScatteredKeys(block, r, keys, ds);
+    } else {
+      if (key_rel_stride_ > 0) {
+        AddDiagonal(block, r, keys, ds, packed_.k_map,
+                    t_.key_by_rel.data() + i * key_rel_stride_);
+      }
+      AddFarKeys(block, r, keys, ds);
+    }
+  }
   if (!want_ || !call_.terms.bias || (bias_by_rel_ && straight_)) return;
   if (g_.profile) {
     AddProfile(block, r, keys, ds);
@@ -250,33 +265,6 @@ inline void TermBackward::AddDiagonal(const Block& block, int64_t r,
       });
   to[0] += hn::GetLane(hn::SumOfLanes(kDF, low));
   to[width + kRelPad] += hn::GetLane(hn::SumOfLanes(kDF, high));
-}
-
-// s += scale_i k_j.Tk[b]
-inline void TermBackward::AddKeyTable(const Block& block, int64_t r,
-                                      Interval keys, const float* ds) {
-  const float scale =
-      static_cast<float>(call_.terms.scale.At(block.position[r]));
-  const VF vscale = hn::Set(kDF, scale);
-  float* table = d_key_table_.data();
-  const int64_t cols = packed_.cols;
-  scorer_.ForBuckets(
-      block, r, keys, packed_.k_map, cols,
-      [&](int64_t j, int64_t end, int64_t bucket) {
-        float* row = table + bucket * cols;
-        for (; j < end; j += kLanesI) {
-          hn::StoreU(hn::MulAdd(vscale, hn::LoadU(kDF, ds + j),
-                                hn::LoadU(kDF, row + j)),
-                     kDF, row + j);
-        }
-      },
-      [&](int64_t j, VI at) {
-        // Lanes are different keys, so no two meet.
-        const VF old = hn::GatherIndex(kDF, table, at);
-        hn::ScatterIndex(hn::MulAdd(vscale, hn::LoadU(kDF, ds + j), old), kDF,
-                         table, at);
-      },
-      [&](int64_t j, int64_t at) { table[at] += scale * ds[j]; });
 }
 
 // Bias gradients key by key, in float64: for scattered positions, grids, tokens
@@ -339,6 +327,7 @@ inline void TermBackward::EndQueries() {
       row[kRelPad + width - 1] += row[kRelPad + width + e];
     }
   };
+  if (scorer_.needs_key_table() && straight_) AddNearKeys(t_.Any());
   if (short_table_) {
     const int64_t width = packed_.q_table->map.width();
     for (int64_t i = 0; i < rows; ++i) {
@@ -380,48 +369,6 @@ inline void TermBackward::EndQueries() {
     }
   }
   straight_ = false;
-}
-
-// With dKT = gradient of k_j.Tk[b]:  dk += Tk^T dKT,  dTk += dKT k.
-inline void TermBackward::EndHead() {
-  if (!scorer_.needs_key_table()) return;
-  const CallSizes& s = call_.sizes;
-  const Tensor& rows = call_.terms.k_table->rows;
-  const int64_t count = rows.size(1), cols = packed_.cols;
-  const int64_t padded = AlignUp(count, kRowsI);
-  FloatBuffer table(padded * bp_.dim_stride), keys(cols * bp_.dim_stride);
-  FloatBuffer d_keys(AlignUp(cols, kRowsI) * bp_.dim_stride);
-  std::fill_n(table.data(), padded * bp_.dim_stride, 0.0F);
-  std::fill_n(keys.data(), cols * bp_.dim_stride, 0.0F);
-  std::fill_n(d_keys.data(), AlignUp(cols, kRowsI) * bp_.dim_stride, 0.0F);
-  std::vector<float> scratch(static_cast<size_t>(s.head_dim));
-  for (int64_t t = 0; t < count; ++t) {
-    std::copy_n(TableRow(rows, t_.h, t, scratch.data()), s.head_dim,
-                table.data() + t * bp_.dim_stride);
-  }
-  const Tokens& tokens = call_.Keys(t_.b);
-  for (int64_t j = 0; j < tokens.size(); ++j) {
-    call_.k.Load(t_.b, call_.KvHead(t_.h),
-                 tokens.source[static_cast<size_t>(j)],
-                 keys.data() + j * bp_.dim_stride);
-  }
-  if (want_) {
-    for (int64_t t = 0; t < count; t += kRowsI) {
-      AddProduct(d_key_table_.data() + t * cols, 1, cols, keys.data(),
-                 bp_.dim_stride, cols, g_.k_table.data() + t * bp_.dim_stride,
-                 bp_.dim_stride, bp_.dim_stride);
-    }
-  }
-  for (int64_t j = 0; j < cols; j += kRowsI) {
-    AddProduct(d_key_table_.data() + j, cols, 1, table.data(), bp_.dim_stride,
-               count, d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
-               bp_.dim_stride);
-  }
-  g_.plain_keys.reserve(static_cast<size_t>(tokens.size() * s.head_dim));
-  for (int64_t j = 0; j < tokens.size(); ++j) {
-    const float* row = d_keys.data() + j * bp_.dim_stride;
-    g_.plain_keys.insert(g_.plain_keys.end(), row, row + s.head_dim);
-  }
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

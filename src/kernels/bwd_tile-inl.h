@@ -44,7 +44,7 @@ struct BackwardTile {
   FloatBuffer d_q;         // [kBwdQueries][depth padded]
   FloatBuffer d_plain;     // [kBwdQueries][D padded]: through the tables
   // Of the terms' gradients.
-  FloatBuffer by_rel, v_row, p_by_rel, band, rel_sum;
+  FloatBuffer by_rel, key_by_rel, v_row, p_by_rel, band, rel_sum;
 
   float* P(int64_t i) { return p.data() + kBwdGap + i * kBwdStride; }
   float* Ds(int64_t i) { return ds.data() + kBwdGap + i * kBwdStride; }

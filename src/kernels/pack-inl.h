@@ -7,7 +7,6 @@
 #define LOCUS_SRC_KERNELS_PACK_INL_H_
 #endif
 
-#include <atomic>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -27,44 +26,21 @@ using kernels::Call;
 using kernels::RotationTable;
 using kernels::Run;
 
-// Everything a call's tasks share. Keys, values and tables are packed for a
-// range of units at a time: a unit is one key head of one sequence, number
-// b * kv_heads + kv.
-struct Packed {
-  Packed(const Call& c, int n_threads);
+// Sizes and tables that the heads of a call share. Copies share the tables.
+struct PackedTables {
+  PackedTables(const Call& c, int n_threads);
 
-  // Packs units [first, first + count).
-  void Pack(int64_t first, int64_t count, bool with_values);
-
-  // Where the operands of (b, h) lie among those of the packed units; keys
-  // that are extended differ by query head.
-  int64_t Unit(int64_t b, int64_t h) const {
-    return b * call.sizes.kv_heads + call.KvHead(h) - first_unit;
-  }
-  int64_t KeyIndex(int64_t b, int64_t h) const {
-    return Unit(b, h) * key_copies + (key_copies > 1 ? h % group : 0);
-  }
-  // The sequence and a query head of key copy n.
-  std::pair<int64_t, int64_t> KeyOwner(int64_t n) const {
-    const int64_t unit = first_unit + n / key_copies;
-    return {unit / call.sizes.kv_heads,
-            unit % call.sizes.kv_heads * group + n % key_copies};
+  // Lays out the tables of query heads [first, first + count).
+  void PackTables(int64_t first, int64_t count) const {
+    if (q_table) q_table->Pack(first, count, threads);
+    if (v_table) v_table->Pack(first, count, threads);
   }
 
-  // Panels of the keys that query head h of sequence b meets.
-  const float* Keys(int64_t b, int64_t h) const {
-    return keys.data() + KeyIndex(b, h) * cols * depth;
-  }
-  // Values of keys j onwards, columns [c, c + kCols): rows kCols floats apart.
-  const float* Values(int64_t b, int64_t h, int64_t j, int64_t c) const {
-    return values.data() + Unit(b, h) * call.sizes.k_len * value_cols +
-           c * call.sizes.k_len + j * static_cast<int64_t>(kCols);
-  }
   const RotationTable& QueryAngles(int64_t b) const {
-    return q_angles[call.shared ? 0 : static_cast<size_t>(b)];
+    return (*q_angles)[call.shared ? 0 : static_cast<size_t>(b)];
   }
   const RotationTable& KeyAngles(int64_t b) const {
-    return k_angles[call.shared ? 0 : static_cast<size_t>(b)];
+    return (*k_angles)[call.shared ? 0 : static_cast<size_t>(b)];
   }
   // Key j of (b, kv head) with its extra dimensions for query head h: [depth].
   void LoadKey(int64_t b, int64_t h, int64_t j, float* row) const;
@@ -93,6 +69,8 @@ struct Packed {
   float ScaleOf(int64_t position) const {
     return static_cast<float>(call.terms.scale.At(position) * kLog2E);
   }
+  int64_t Units() const { return call.sizes.batch * call.sizes.kv_heads; }
+
   const Call& call;
   int threads;
   int64_t extra = 0;       // extra dimensions of the dot product
@@ -101,26 +79,69 @@ struct Packed {
   int64_t value_cols = 0;  // value_dim, padded
   int64_t group = 1;       // query heads a key head
   int64_t key_copies = 1;  // of each key: group if extended by query head
-  int64_t first_unit = 0, units = 0;  // packed now
-  int64_t first_head = 0, heads = 0;  // the query heads they serve
   // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves
   // into the query where nothing rotates.
   bool fold_key_row = false;
-  std::vector<RotationTable> q_angles, k_angles;
-  FloatBuffer keys, values;
-  bool values_finite = true;
-  std::unique_ptr<PackedTable> q_table;
-  bool q_table_band = false;         // too wide to multiply whole: by tile
-  std::unique_ptr<PackedBias> bias;  // a table or a ramp by rel
-  std::unique_ptr<PackedRows> v_table;
+  std::shared_ptr<const std::vector<RotationTable>> q_angles, k_angles;
+  std::shared_ptr<PackedTable> q_table;
+  bool q_table_band = false;  // too wide to multiply whole: by tile
+  std::shared_ptr<const PackedBias> bias;  // a table or a ramp by rel
+  std::shared_ptr<PackedRows> v_table;
   RelMap k_map;  // of the key table, unless it is folded
+};
+
+// The tables, and keys and values of a range of units: a unit is one key head
+// of one sequence, number b * kv_heads + kv.
+struct Packed : PackedTables {
+  explicit Packed(const PackedTables& tables) : PackedTables(tables) {}
+
+  // Packs units [first, first + count).
+  void Pack(int64_t first, int64_t count, bool with_values) {
+    first_unit = first;
+    units = count;
+    PackKeys();
+    if (with_values) PackValues();
+  }
+
+  // Where the operands of (b, h) lie among those of the packed units; keys
+  // that are extended differ by query head.
+  int64_t Unit(int64_t b, int64_t h) const {
+    return b * call.sizes.kv_heads + call.KvHead(h) - first_unit;
+  }
+  int64_t KeyIndex(int64_t b, int64_t h) const {
+    return Unit(b, h) * key_copies + (key_copies > 1 ? h % group : 0);
+  }
+  // The sequence and a query head of key copy n.
+  std::pair<int64_t, int64_t> KeyOwner(int64_t n) const {
+    const int64_t unit = first_unit + n / key_copies;
+    return {unit / call.sizes.kv_heads,
+            unit % call.sizes.kv_heads * group + n % key_copies};
+  }
+
+  // Panels of the keys that query head h of sequence b meets.
+  const float* Keys(int64_t b, int64_t h) const {
+    return keys.data() + KeyIndex(b, h) * cols * depth;
+  }
+  // Values of keys j onwards, columns [c, c + kCols): rows kCols floats apart.
+  const float* Values(int64_t b, int64_t h, int64_t j, int64_t c) const {
+    return values.data() + Unit(b, h) * call.sizes.k_len * value_cols +
+           c * call.sizes.k_len + j * static_cast<int64_t>(kCols);
+  }
+  bool ValuesFinite(int64_t b, int64_t h) const {
+    return finite[static_cast<size_t>(Unit(b, h))] != 0;
+  }
+
+  int64_t first_unit = 0, units = 0;  // packed now
+  FloatBuffer keys, values;
+  std::vector<uint8_t> finite;  // whether all values of a unit are
 
  private:
   void PackKeys();
   void PackValues();
 };
 
-inline void Packed::LoadKey(int64_t b, int64_t h, int64_t j, float* row) const {
+inline void PackedTables::LoadKey(int64_t b, int64_t h, int64_t j,
+                                  float* row) const {
   const Tokens& tokens = call.Keys(b);
   const size_t at = static_cast<size_t>(j);
   call.k.Load(b, call.KvHead(h), tokens.source[at], row);
@@ -133,8 +154,8 @@ inline void Packed::LoadKey(int64_t b, int64_t h, int64_t j, float* row) const {
   }
 }
 
-inline void Packed::LoadQuery(int64_t b, int64_t h, int64_t i, float* dot_row,
-                              float* plain) const {
+inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
+                                    float* dot_row, float* plain) const {
   const Tokens& tokens = call.Queries(b);
   const size_t at = static_cast<size_t>(i);
   const int64_t dim = call.sizes.head_dim;
@@ -158,7 +179,7 @@ inline void Packed::LoadQuery(int64_t b, int64_t h, int64_t i, float* dot_row,
   for (int64_t d = 0; d < depth; ++d) dot_row[d] *= scale;
 }
 
-inline Packed::Packed(const Call& c, int n_threads)
+inline PackedTables::PackedTables(const Call& c, int n_threads)
     : call(c), threads(n_threads) {
   const CallSizes& s = call.sizes;
   const Terms& terms = call.terms;
@@ -174,14 +195,19 @@ inline Packed::Packed(const Call& c, int n_threads)
   if (terms.rotate) {
     const Rotation& r = *terms.rotate;
     const int64_t origin = kernels::DecayOrigin(r, call.shape);
-    for (const Tokens& t : call.queries)
-      q_angles.emplace_back(r, t, 1.0, origin, threads);
-    for (const Tokens& t : call.keys)
-      k_angles.emplace_back(r, t, -1.0, origin, threads);
+    const auto angles = [&](const std::vector<Tokens>& tokens, double sign) {
+      auto of = std::make_shared<std::vector<RotationTable>>();
+      for (const Tokens& t : tokens) {
+        of->emplace_back(r, t, sign, origin, threads);
+      }
+      return of;
+    };
+    q_angles = angles(call.queries, 1.0);
+    k_angles = angles(call.keys, -1.0);
   }
 
   if (terms.q_table) {
-    q_table = std::make_unique<PackedTable>(*terms.q_table, call.shape);
+    q_table = std::make_shared<PackedTable>(*terms.q_table, call.shape);
     // Multiplying every row by the whole table costs width * D a row; by tile
     // it costs a band as wide as what the row sees. Half of the keys is where
     // the first wins, bookkeeping included.
@@ -192,7 +218,7 @@ inline Packed::Packed(const Call& c, int n_threads)
     k_map = RelMap(terms.k_table->buckets, call.shape);
   }
   if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {
-    bias = std::make_unique<PackedBias>(std::get<BiasTable>(*terms.bias),
+    bias = std::make_shared<PackedBias>(std::get<BiasTable>(*terms.bias),
                                         call.shape);
   }
   if (terms.bias && std::holds_alternative<BiasRamp>(*terms.bias)) {
@@ -200,28 +226,13 @@ inline Packed::Packed(const Call& c, int n_threads)
     // longer than the call.
     const int64_t span = call.shape.max_offset - call.shape.min_offset;
     if (span >= 0 && span <= 4 * (s.q_len + s.k_len)) {
-      bias = std::make_unique<PackedBias>(std::get<BiasRamp>(*terms.bias),
+      bias = std::make_shared<PackedBias>(std::get<BiasRamp>(*terms.bias),
                                           call.shape);
     }
   }
   if (terms.v_table) {
-    v_table = std::make_unique<PackedRows>(*terms.v_table, call.shape);
+    v_table = std::make_shared<PackedRows>(*terms.v_table, call.shape);
   }
-}
-
-inline void Packed::Pack(int64_t first, int64_t count, bool with_values) {
-  const CallSizes& s = call.sizes;
-  first_unit = first;
-  units = count;
-  // Units of one sequence need the tables of their own heads only.
-  const bool one_sequence =
-      first / s.kv_heads == (first + count - 1) / s.kv_heads;
-  first_head = one_sequence ? first % s.kv_heads * group : 0;
-  heads = one_sequence ? count * group : s.q_heads;
-  PackKeys();
-  if (with_values) PackValues();
-  if (q_table) q_table->Pack(first_head, heads, threads);
-  if (v_table) v_table->Pack(first_head, heads, threads);
 }
 
 inline void Packed::PackKeys() {
@@ -257,7 +268,7 @@ inline void Packed::PackValues() {
   values.Resize(units * s.k_len * value_cols);
   constexpr int64_t kKeysPerTask = 512;
   const int64_t parts = (s.k_len + kKeysPerTask - 1) / kKeysPerTask;
-  std::atomic<bool> finite{true};
+  std::vector<uint8_t> part_finite(static_cast<size_t>(units * parts));
   ParallelFor(units * parts, threads, [&](int64_t task) {
     const int64_t unit = task / parts;
     const int64_t b = (first_unit + unit) / s.kv_heads;
@@ -285,9 +296,14 @@ inline void Packed::PackValues() {
                    to + c / kWide * (s.k_len * kWide) + j * kWide + c % kWide);
       }
     }
-    if (hn::GetLane(hn::SumOfLanes(kDF, sum)) != 0.0F) finite.store(false);
+    part_finite[static_cast<size_t>(task)] =
+        hn::GetLane(hn::SumOfLanes(kDF, sum)) == 0.0F;
   });
-  values_finite = finite.load();
+  finite.assign(static_cast<size_t>(units), 1);
+  for (int64_t task = 0; task < units * parts; ++task) {
+    finite[static_cast<size_t>(task / parts)] &=
+        part_finite[static_cast<size_t>(task)];
+  }
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
