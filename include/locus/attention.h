@@ -82,7 +82,7 @@ class CallMask {
   bool Visible(int64_t b, int64_t i, int64_t j) const;
 
   // The shape an encoding lowers for: extreme positions, and extreme offsets
-  // that causality and window leave.
+  // that causality, window and segments leave.
   Shape ShapeOf(const CallSizes& sizes, const AttentionOptions& options) const;
 
  private:

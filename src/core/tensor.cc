@@ -24,20 +24,22 @@ std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
 // The product of the sizes; fails on a negative size or on more bytes than
 // memory can address.
 int64_t CheckedElements(DType dtype, const std::vector<int64_t>& shape) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  int64_t bytes = DTypeBytes(dtype);
+  int64_t elements = 1, bytes = DTypeBytes(dtype);
   bool empty = false;
   for (int64_t size : shape) {
     if (size < 0)
       Fail("tensor sizes must not be negative, got [{}]",
            fmt::join(shape, ", "));
-    empty |= size == 0;
-    if (size > 0 && bytes > kMax / size) {
+    if (size == 0) {
+      empty = true;
+      continue;
+    }
+    if (__builtin_mul_overflow(bytes, size, &bytes)) {
       Fail("a tensor of sizes [{}] is too large", fmt::join(shape, ", "));
     }
-    if (size > 0) bytes *= size;
+    elements *= size;
   }
-  return empty ? 0 : bytes / DTypeBytes(dtype);
+  return empty ? 0 : elements;
 }
 
 double FromBF16(uint16_t bits) {

@@ -1,6 +1,8 @@
 #include "core/threads.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -10,6 +12,22 @@
 
 namespace locus {
 namespace {
+
+// Waits a little for ready(), and tells whether it came true. Waking a thread
+// that sleeps takes some tens of microseconds, as long as a short call; the
+// next call, or the end of this one, mostly comes sooner. Others who want the
+// core have it meanwhile.
+template <typename Ready>
+bool SoonReady(const Ready& ready) {
+  constexpr auto kPatience = std::chrono::microseconds(50);
+  if (ready()) return true;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  do {
+    std::this_thread::yield();
+    if (ready()) return true;
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
+}
 
 // One ParallelFor call. Helpers hold a share, so that a helper that wakes up
 // late finds an exhausted counter instead of a dead object.
@@ -33,10 +51,12 @@ struct Job {
   }
 
   void Wait() {
-    if (done.load(std::memory_order_acquire) == count) return;
+    const auto all_done = [this] {
+      return done.load(std::memory_order_acquire) == count;
+    };
+    if (SoonReady(all_done)) return;
     std::unique_lock<std::mutex> lock(mutex);
-    finished.wait(
-        lock, [this] { return done.load(std::memory_order_acquire) == count; });
+    finished.wait(lock, all_done);
   }
 
   const int64_t count;
@@ -60,33 +80,39 @@ class Pool {
   // Asks `helpers` workers to join the job.
   void Share(const std::shared_ptr<Job>& job, int helpers) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    while (static_cast<int>(workers_) < helpers) {
+    while (workers_ < helpers) {
       std::thread([this] { Serve(); }).detach();
       ++workers_;
     }
     for (int h = 0; h < helpers; ++h) queue_.push_back(job);
-    wake_.notify_all();
+    queued_.fetch_add(helpers, std::memory_order_release);
+    for (int h = std::min(helpers, sleeping_); h > 0; --h) wake_.notify_one();
   }
 
  private:
   void Serve() {
     inside_task = true;
-    for (;;) {
-      std::shared_ptr<Job> job;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [this] { return !queue_.empty(); });
-        job = std::move(queue_.front());
-        queue_.pop_front();
-      }
-      job->Work();
-    }
+    for (;;) Take()->Work();
+  }
+
+  std::shared_ptr<Job> Take() {
+    SoonReady([this] { return queued_.load(std::memory_order_acquire) > 0; });
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++sleeping_;
+    wake_.wait(lock, [this] { return !queue_.empty(); });
+    --sleeping_;
+    std::shared_ptr<Job> job = std::move(queue_.front());
+    queue_.pop_front();
+    queued_.fetch_sub(1, std::memory_order_relaxed);
+    return job;
   }
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Job>> queue_;
+  std::atomic<int> queued_{0};  // its size, for those who wait without the lock
   int workers_ = 0;
+  int sleeping_ = 0;
 };
 
 }  // namespace

@@ -26,22 +26,18 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const CallSizes s = CheckCall(q, k, v, options);
   CheckTypes(q, k, v);
   const int threads = kernels::ThreadsFor(s, options.threads);
-  const auto lse_of = [&options](AttentionResult& result) {
-    return options.return_lse ? result.lse.MutableData<float>() : nullptr;
-  };
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
+  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
   if (kernels::IsShort(s, terms, options)) {
     const kernels::ShortCall call(s, q, k, v, terms, options);
-    AttentionResult result =
-        kernels::NewResult(s, q.dtype(), options.return_lse);
-    kernels::Short(call, result.out, lse_of(result), threads);
+    kernels::Short(call, result.out, lse, threads);
     return result;
   }
   const kernels::Call call(q, k, v, terms, options);
-  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
   if (kernels::FewRows(s, terms)) {
-    kernels::Decode(call, result.out, lse_of(result), threads);
+    kernels::Decode(call, result.out, lse, threads);
   } else {
-    kernels::Forward(call, result.out, lse_of(result), threads);
+    kernels::Forward(call, result.out, lse, threads);
   }
   return result;
 }

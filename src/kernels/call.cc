@@ -86,6 +86,7 @@ Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
   const bool sorted = segmented ? std::ranges::is_sorted(t.source, {}, key)
                                 : std::ranges::is_sorted(t.position);
   if (sorted) return t;
+  t.in_order = false;
   std::ranges::stable_sort(t.source, {}, key);
   std::ranges::transform(t.source, t.position.begin(), position);
   if (segmented) std::ranges::transform(t.source, t.segment.begin(), segment);
@@ -93,8 +94,8 @@ Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
 }
 
 // Runs of the positions as the bucket maps see them: respaced on a grid, and
-// with a special token apart.
-void FindRuns(Tokens& t, const Terms& terms) {
+// with a special token apart. `counted`: positions count up by one.
+void FindRuns(Tokens& t, const Terms& terms, bool counted) {
   const BucketMap* map = nullptr;
   if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {
     map = &std::get<BiasTable>(*terms.bias).buckets;
@@ -106,6 +107,10 @@ void FindRuns(Tokens& t, const Terms& terms) {
   const std::vector<int64_t>& p = t.position;
   const bool plain =
       !respaced && t.segment.empty() && (map == nullptr || !map->special);
+  if (plain && counted && !p.empty()) {
+    t.runs.push_back({.first = 0, .count = t.size()});
+    return;
+  }
   const auto joins = [&](size_t at) {
     if (p[at] != p[at - 1] + 1) return false;
     if (plain) return true;
@@ -202,32 +207,51 @@ void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
 
 namespace {
 
-// As Tensor::Empty, but one of up to 64 KiB in one piece of memory from the
-// plain allocator, which is quicker than the aligned one: short calls feel it.
-Tensor NewTensor(DType dtype, std::vector<int64_t> shape) {
-  constexpr int64_t kSmall = int64_t{64} << 10;
+// As Tensor::Empty, but in one piece of memory from the plain allocator, which
+// is quicker than the aligned one where there is little to write: short calls
+// feel it. `strides` are those of dense rows.
+Tensor NewSmall(DType dtype, int64_t elements, std::vector<int64_t> shape,
+                std::vector<int64_t> strides) {
   constexpr size_t kLine = 64;  // where it begins
-  int64_t bytes = DTypeBytes(dtype);
-  for (int64_t size : shape) {
-    bytes *= size;
-    if (bytes > kSmall) return Tensor::Empty(dtype, std::move(shape));
-  }
+  const int64_t bytes = elements * DTypeBytes(dtype);
   auto storage = std::make_shared_for_overwrite<std::byte[]>(
       static_cast<size_t>(bytes) + kLine);
   const auto at = reinterpret_cast<uintptr_t>(storage.get());
   const void* data = storage.get() + (kLine - at % kLine);
-  return Tensor::Borrow(dtype, std::move(shape), {}, data, std::move(storage));
+  return Tensor::Borrow(dtype, std::move(shape), std::move(strides), data,
+                        std::move(storage));
+}
+
+AttentionResult NewLarge(const CallSizes& s, DType dtype, bool with_lse) {
+  return {
+      .out = Tensor::Empty(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim}),
+      .lse = with_lse
+                 ? Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len})
+                 : Tensor()};
 }
 
 }  // namespace
 
 AttentionResult NewResult(const CallSizes& s, DType dtype, bool with_lse) {
-  AttentionResult result;
-  result.out = NewTensor(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim});
-  if (with_lse) {
-    result.lse = NewTensor(DType::kF32, {s.batch, s.q_heads, s.q_len});
+  // 64 KiB of floats. Sizes may be anything here: their product is no int64.
+  constexpr double kSmall = 16384.0;
+  const double elements =
+      static_cast<double>(s.batch) * static_cast<double>(s.q_heads) *
+      static_cast<double>(s.q_len) * static_cast<double>(s.value_dim);
+  if (elements > kSmall || elements == 0.0) {
+    return NewLarge(s, dtype, with_lse);
   }
-  return result;
+  const int64_t head = s.q_len * s.value_dim;
+  const int64_t rows = s.batch * s.q_heads * s.q_len;
+  AttentionResult small{.out =
+                            NewSmall(dtype, rows * s.value_dim,
+                                     {s.batch, s.q_heads, s.q_len, s.value_dim},
+                                     {s.q_heads * head, head, s.value_dim, 1})};
+  if (with_lse) {
+    small.lse = NewSmall(DType::kF32, rows, {s.batch, s.q_heads, s.q_len},
+                         {s.q_heads * s.q_len, s.q_len, 1});
+  }
+  return small;
 }
 
 int ThreadsFor(const CallSizes& s, int requested) {
@@ -286,7 +310,8 @@ Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
     const int64_t present = options.key_lengths.empty()
                                 ? sizes.k_len
                                 : options.key_lengths[static_cast<size_t>(b)];
-    if (options.k_positions.empty() && !segmented) {
+    const bool counted = options.k_positions.empty() && !segmented;
+    if (counted) {
       keys.push_back(CountTokens(present));
     } else {
       keys.push_back(SortTokens(
@@ -296,8 +321,8 @@ Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
           },
           segmented));
     }
-    FindRuns(queries.back(), terms);
-    FindRuns(keys.back(), terms);
+    FindRuns(queries.back(), terms, options.q_positions.empty() && !segmented);
+    FindRuns(keys.back(), terms, counted);
     std::vector<Interval>& seen = sees.emplace_back();
     for (int64_t i = 0; i < sizes.q_len; ++i) {
       seen.push_back(FindInterval(queries.back(), keys.back(), i));

@@ -69,7 +69,10 @@ struct Tokens {
   std::vector<int64_t> position;  // ascending within a segment
   std::vector<int64_t> segment;   // empty: all in one
   std::vector<Run> runs;          // of consecutive positions, in order
+  bool in_order = true;           // source[i] is i
 
+  // `source`, or nullptr where every token is at its place.
+  const int64_t* Order() const { return in_order ? nullptr : source.data(); }
   // The run that token i belongs to.
   size_t RunOf(int64_t i) const;
   int64_t size() const { return static_cast<int64_t>(position.size()); }

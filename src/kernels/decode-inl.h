@@ -98,7 +98,7 @@ class ChunkTask {
  private:
   void AddValues(int64_t tile, Interval keys, int64_t r, int64_t count,
                  float* out);
-  void FetchValues(int64_t first) const;
+  void FetchValues(int64_t first, int64_t r) const;
   void AddTableValues(int64_t r, Interval keys, const float* p, float* out);
 
   const Plan& plan_;
@@ -109,6 +109,9 @@ class ChunkTask {
 inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
                               RowState* states) {
   std::fill_n(out, plan_.rows * plan_.value_pad, 0.0F);
+  // A thread's own until the end: tasks of two threads share lines of `states`.
+  std::vector<RowState>& now = scratch_.states;
+  now.assign(static_cast<size_t>(plan_.rows), RowState());
   for (int64_t tile = begin; tile < end; tile += kTileKeys) {
     // What any row sees of the tile, and what every row sees.
     const int64_t tile_end = std::min(end, tile + kTileKeys);
@@ -123,15 +126,16 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
     }
     if (any.begin >= any.end) continue;
     scorer_.Scores(tile, any);
-    FetchValues(any.begin);
     for (int64_t r = 0; r < plan_.rows; ++r) {
+      FetchValues(any.begin, r);
       const Interval seen = scorer_.Sees(r, tile, tile_end);
       if (seen.begin == seen.end) continue;
       float* p = scratch_.scores.data() + r * kScoreStride;
       scorer_.AddTerms(r, tile, seen, p);
       p += seen.begin - tile;
       float* o = out + r * plan_.value_pad;
-      const float keep = Weigh(p, seen.end - seen.begin, states[r]);
+      const float keep =
+          Weigh(p, seen.end - seen.begin, now[static_cast<size_t>(r)]);
       if (keep != 1.0F) ScaleRow(keep, plan_.value_pad, o);
       if (plan_.v_rows) AddTableValues(r, seen, p, o);
     }
@@ -146,22 +150,25 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
       if (split) AddValues(tile, {all.end, seen.end}, r, 1, out);
     }
   }
+  std::ranges::copy(now, states);
 }
 
 // Keeps memory busy while the softmax computes: asks for the values behind
-// those that the sums of the previous tile have asked for.
-inline void ChunkTask::FetchValues(int64_t first) const {
+// those that the sums of the previous tile have asked for, a part of them
+// before each row r.
+inline void ChunkTask::FetchValues(int64_t first, int64_t r) const {
   if (!plan_.direct_values) return;
   const Rows& v = plan_.call.v;
-  const int64_t* source = plan_.call.Keys(scorer_.b()).source.data();
+  const int64_t* source = plan_.call.Keys(scorer_.b()).Order();
   WithType(v.dtype(), [&]<typename T>() {
     const RowsOf<T> rows{v.Head<T>(scorer_.b(), scorer_.kv()), v.row_stride(),
                          source};
-    const T* from = rows[first] + rows.Far(plan_.value_pad);
-    const T* end = from + rows.Far(plan_.value_pad);
-    for (const T* row = from; row < end; row += rows.stride) {
+    const int64_t count = rows.FarRows(plan_.value_pad);
+    const T* far = rows[first] + rows.Far(plan_.value_pad);
+    const int64_t end = count * (r + 1) / plan_.rows;
+    for (int64_t n = count * r / plan_.rows; n < end; ++n) {
       for (int64_t d = 0; d < plan_.value_pad; d += kPaired) {
-        Fetch<Level::kL2>(row + d);
+        Fetch<Level::kL2>(far + n * rows.stride + d);
       }
     }
   });
@@ -175,7 +182,7 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
   const float* p =
       scratch_.scores.data() + r * kScoreStride + (keys.begin - tile);
   out += r * plan_.value_pad;
-  const int64_t* source = call.Keys(scorer_.b()).source.data();
+  const int64_t* source = call.Keys(scorer_.b()).Order();
   if (plan_.direct_values) {
     WithType(call.v.dtype(), [&]<typename T>() {
       const RowsOf<T> values{call.v.Head<T>(scorer_.b(), scorer_.kv()),
@@ -190,8 +197,9 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
   for (int64_t j = keys.begin; j < keys.end; j += kKeysInL1) {
     const int64_t n = std::min(kKeysInL1, keys.end - j);
     for (int64_t i = 0; i < n; ++i) {
-      StageRow(call.v, scorer_.b(), scorer_.kv(), source[j + i],
-               plan_.value_pad, scratch_.values.data() + i * plan_.value_pad);
+      StageRow(call.v, scorer_.b(), scorer_.kv(),
+               source == nullptr ? j + i : source[j + i], plan_.value_pad,
+               scratch_.values.data() + i * plan_.value_pad);
     }
     const RowsOf<float> values{scratch_.values.data(), plan_.value_pad,
                                nullptr};
@@ -224,6 +232,33 @@ inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
   }
 }
 
+// Where the shares of `tasks` begin, and the end of the last. Chunks that lie
+// side by side go to one thread: what it asks for past the end of one is the
+// beginning of its next. Shares become smaller, so that threads end together.
+inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
+  std::vector<int64_t> starts = {0};
+  while (starts.back() < tasks) {
+    const int64_t share = (tasks - starts.back()) / (int64_t{4} * threads);
+    starts.push_back(starts.back() + std::max<int64_t>(share, 1));
+  }
+  return starts;
+}
+
+// Writes a row of the result, a contiguous tensor, in its type.
+inline void StoreResult(Tensor& out, int64_t row, const float* x, int64_t dim) {
+  if (out.dtype() == DType::kF32 || dim % kLanesI != 0) {
+    kernels::StoreRow(out, row, x, dim);
+    return;
+  }
+  const bool bf16 = out.dtype() == DType::kBF16;
+  uint16_t* to = out.MutableData<uint16_t>() + row * dim;
+  for (int64_t d = 0; d < dim; d += kLanesI) {
+    const VF v = hn::LoadU(kDF, x + d);
+    bf16 ? Narrow<DType::kBF16>(kDF, v, to + d)
+         : Narrow<DType::kF16>(kDF, v, to + d);
+  }
+}
+
 // Joins the chunks of row r in order and writes its result.
 inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
                     const RowState* states, const float* parts, int64_t chunks,
@@ -249,7 +284,7 @@ inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
   if (plan.paired_values) FromParts(plan.value_pad, sum.data());
   const bool nothing = total == 0.0F;
   ScaleRow(nothing ? 0.0F : 1.0F / total, plan.value_pad, sum.data());
-  kernels::StoreRow(out, row, sum.data(), s.value_dim);
+  StoreResult(out, row, sum.data(), s.value_dim);
   if (lse == nullptr) return;
   lse[row] = nothing ? kMinusInf : LogSumExp({.ref = ref, .sum = total});
 }
@@ -272,21 +307,29 @@ void DecodeF32(const kernels::Call& call, Tensor& out, float* lse, int threads,
     FloatBuffer parts(heads * chunks * part);
     std::vector<RowState> states(
         static_cast<size_t>(heads * chunks * plan.rows));
-    ParallelFor(heads * chunks, threads, [&](int64_t task) {
+    const auto attend = [&](int64_t task) {
       static thread_local stream::Scratch scratch;
       const int64_t head = task / chunks, at = task % chunks * chunk;
       const int64_t b = head / s.kv_heads;
       stream::ChunkTask run(plan, scratch, b, head % s.kv_heads);
       run.Attend(at, std::min(at + chunk, call.Keys(b).size()),
                  parts.data() + task * part, states.data() + task * plan.rows);
-    });
-    for (int64_t head = 0; head < heads; ++head) {
+    };
+    const std::vector<int64_t> starts = stream::Shares(heads * chunks, threads);
+    ParallelFor(static_cast<int64_t>(starts.size()) - 1, threads,
+                [&](int64_t share) {
+                  const size_t n = static_cast<size_t>(share);
+                  for (int64_t task = starts[n]; task < starts[n + 1]; ++task) {
+                    attend(task);
+                  }
+                });
+    ParallelFor(heads, threads, [&](int64_t head) {
       for (int64_t r = 0; r < plan.rows; ++r) {
         stream::JoinRow(plan, head / s.kv_heads, head % s.kv_heads, r,
                         states.data() + head * chunks * plan.rows,
                         parts.data() + head * chunks * part, chunks, out, lse);
       }
-    }
+    });
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/decode_plan-inl.h"
 
@@ -35,6 +36,7 @@ struct Scratch {
   FloatBuffer key_dots;   // k_j.Tk[b]: [rows][kScoreStride]
   FloatBuffer table_row;  // one row of a table, or of the extra dimensions
   FloatBuffer extra_row;
+  std::vector<RowState> states;  // of the rows
 };
 
 class ChunkScorer {
@@ -140,7 +142,7 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
   if (plan_.direct_keys) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
-                           tokens_.source.data()};
+                           tokens_.Order()};
       DotRows</*kFetch=*/true>(rows, keys.begin, keys.end,
                                plan_.Queries(b_, kv_), plan_.dim_pad,
                                plan_.rows, plan_.dim_pad,
@@ -177,7 +179,7 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
   if (turns && plan_.whole_rotation) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
-                           tokens_.source.data()};
+                           tokens_.Order()};
       const int64_t far = rows.Far(call_.sizes.head_dim);
       const int64_t near = 4 * rows.stride;
       for (int64_t j = begin; j < end; ++j) {

@@ -9,6 +9,8 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "locus/tensor.h"
@@ -64,26 +66,35 @@ HWY_INLINE hn::Vec<D> Widen(D d, const uint16_t* from) {
   }
 }
 
-// The reverse.
+// A number whose upper half is `value` rounded to bf16; the lower half means
+// nothing. A NaN must be quiet, as results of arithmetic are: it is cut short.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundUpperHalf(D /*d*/,
+                                                           hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
+  const auto is_number = hn::RebindMask(du, hn::Eq(value, value));
+  return hn::IfThenElse(is_number, rounded, bits);
+}
+
+// One vector of results of arithmetic as kType.
 template <DType kType, class D>
 HWY_INLINE void Narrow(D d, hn::Vec<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> d16;
-  const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
-  [[maybe_unused]] const auto bits = hn::BitCast(du, value);
-  [[maybe_unused]] const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));
   if constexpr (kType == DType::kBF16) {
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    const auto rounded =
-        hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF))));
-    const auto nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
-    const auto out = hn::IfThenElse(is_nan, nan, rounded);
+    const auto out = hn::ShiftRight<16>(RoundUpperHalf(d, value));
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, out)), d16, to);
   } else {
 #if LOCUS_NATIVE_F16
     const hn::Rebind<hwy::float16_t, D> df16;
     hn::StoreU(hn::BitCast(d16, hn::DemoteTo(df16, value)), d16, to);
 #else
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));
     const auto sign =
         hn::ShiftRight<16>(hn::And(bits, hn::Set(du, 0x80000000U)));
     const auto rest = hn::And(bits, hn::Set(du, 0x7FFFFFFFU));
@@ -109,6 +120,54 @@ HWY_INLINE void Narrow(D d, hn::Vec<D> value, uint16_t* to) {
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, out)), d16, to);
 #endif
   }
+}
+
+// Two vectors of bf16 at a time, as their even (kPart 0) and odd (kPart 1)
+// elements: a shift or a mask does what takes a shuffle in Widen and Narrow.
+#if HWY_TARGET == HWY_SCALAR  // two vectors are two elements
+template <size_t kPart, class D>
+HWY_INLINE hn::Vec<D> WidenPart(D d, const uint16_t* from) {
+  return Widen<DType::kBF16>(d, from + kPart);
+}
+template <class D>
+HWY_INLINE void NarrowParts(D d, hn::Vec<D> even, hn::Vec<D> odd,
+                            uint16_t* to) {
+  Narrow<DType::kBF16>(d, even, to);
+  Narrow<DType::kBF16>(d, odd, to + 1);
+}
+#else
+template <size_t kPart, class D>
+HWY_INLINE hn::Vec<D> WidenPart(D d, const uint16_t* from) {
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto pairs = hn::BitCast(du, hn::LoadU(d16, from));
+  return hn::BitCast(d, kPart == 0 ? hn::ShiftLeft<16>(pairs)
+                                   : hn::And(pairs, hn::Set(du, 0xFFFF0000U)));
+}
+template <class D>
+HWY_INLINE void NarrowParts(D d, hn::Vec<D> even, hn::Vec<D> odd,
+                            uint16_t* to) {
+  const hn::Repartition<uint16_t, D> d16;
+  const auto low = hn::ShiftRight<16>(RoundUpperHalf(d, even));
+  const auto high = RoundUpperHalf(d, odd);
+  hn::StoreU(hn::OddEven(hn::BitCast(d16, high), hn::BitCast(d16, low)), d16,
+             to);
+}
+#endif
+
+// Copies x [count] into the order of the parts: of each two vectors the even
+// elements, then the odd ones. A rest stays as it is. In place, if y is x.
+template <class D>
+HWY_INLINE void ToPartOrder(D d, const float* x, int64_t count, float* y) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t n = 0;
+  for (; n + 2 * lanes <= count; n += 2 * lanes) {
+    hn::Vec<D> even, odd;
+    hn::LoadInterleaved2(d, x + n, even, odd);
+    hn::StoreU(even, d, y + n);
+    hn::StoreU(odd, d, y + n + lanes);
+  }
+  if (x != y) std::copy(x + n, x + count, y + n);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -40,6 +40,43 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> v, uint16_t* y) {
   Narrow<kType>(d, v, y);
 }
 
+// Pairs a, b, a, b ... taken apart and put together again.
+template <DType kType, class D>
+HWY_INLINE void LoadPairsAs(D d, const float* x, hn::Vec<D>& a, hn::Vec<D>& b) {
+  static_assert(kType == DType::kF32);
+  hn::LoadInterleaved2(d, x, a, b);
+}
+template <DType kType, class D>
+HWY_INLINE void LoadPairsAs(D d, const uint16_t* x, hn::Vec<D>& a,
+                            hn::Vec<D>& b) {
+  static_assert(kType == DType::kBF16);
+  a = WidenPart<0>(d, x);
+  b = WidenPart<1>(d, x);
+}
+template <DType kType, class D>
+HWY_INLINE void StorePairsAs(D d, hn::Vec<D> a, hn::Vec<D> b, float* y) {
+  static_assert(kType == DType::kF32);
+  hn::StoreInterleaved2(a, b, d, y);
+}
+template <DType kType, class D>
+HWY_INLINE void StorePairsAs(D d, hn::Vec<D> a, hn::Vec<D> b, uint16_t* y) {
+  static_assert(kType == DType::kBF16);
+  NarrowParts(d, a, b, y);
+}
+
+// A vector of pairs, turned by cos and sin [pairs].
+template <bool kBack, class D>
+HWY_INLINE void TurnVectors(D d, const float* cos, const float* sin,
+                            hn::Vec<D>& a, hn::Vec<D>& b) {
+  const auto c = hn::LoadU(d, cos);
+  const auto s = hn::LoadU(d, sin);
+  const auto ac = hn::Mul(a, c);
+  const auto bc = hn::Mul(b, c);
+  const auto u = kBack ? hn::MulAdd(b, s, ac) : hn::NegMulAdd(b, s, ac);
+  b = kBack ? hn::NegMulAdd(a, s, bc) : hn::MulAdd(a, s, bc);
+  a = u;
+}
+
 // Spans turn pairs [p, pairs) as far as whole vectors of D reach and return the
 // first pair left. A pair has the same bits in every span: a product, then a
 // multiply-add. x and y may be the same row.
@@ -51,36 +88,45 @@ HWY_INLINE int64_t HalvesSpan(D d, const T* x, const float* cos,
                               T* y) {
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
   for (; p + step <= pairs; p += step) {
-    const auto a = LoadAs<kType>(d, x + p);
-    const auto b = LoadAs<kType>(d, x + pairs + p);
-    const auto c = hn::LoadU(d, cos + p);
-    const auto s = hn::LoadU(d, sin + p);
-    const auto ac = hn::Mul(a, c);
-    const auto bc = hn::Mul(b, c);
-    const auto u = kBack ? hn::MulAdd(b, s, ac) : hn::NegMulAdd(b, s, ac);
-    const auto v = kBack ? hn::NegMulAdd(a, s, bc) : hn::MulAdd(a, s, bc);
-    StoreAs<kType>(d, u, y + p);
-    StoreAs<kType>(d, v, y + pairs + p);
+    auto a = LoadAs<kType>(d, x + p);
+    auto b = LoadAs<kType>(d, x + pairs + p);
+    TurnVectors<kBack>(d, cos + p, sin + p, a, b);
+    StoreAs<kType>(d, a, y + p);
+    StoreAs<kType>(d, b, y + pairs + p);
   }
   return p;
 }
 
-// Channels a, b, a, b ... of floats, taken apart and put together again.
-template <bool kBack, class D>
-HWY_INLINE int64_t InterleavedSpan(D d, const float* x, const float* cos,
+// The same for bf16, two vectors at a time, by tables in ToPartOrder.
+template <class D>
+HWY_INLINE int64_t HalvesPartsSpan(D d, const uint16_t* x, const float* cos,
+                                   const float* sin, int64_t pairs,
+                                   uint16_t* y) {
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  int64_t p = 0;
+  for (; p + 2 * step <= pairs; p += 2 * step) {
+    auto a0 = WidenPart<0>(d, x + p), a1 = WidenPart<1>(d, x + p);
+    auto b0 = WidenPart<0>(d, x + pairs + p),
+         b1 = WidenPart<1>(d, x + pairs + p);
+    TurnVectors</*kBack=*/false>(d, cos + p, sin + p, a0, b0);
+    TurnVectors</*kBack=*/false>(d, cos + p + step, sin + p + step, a1, b1);
+    NarrowParts(d, a0, a1, y + p);
+    NarrowParts(d, b0, b1, y + pairs + p);
+  }
+  return p;
+}
+
+// Channels a, b, a, b ... of floats or bf16.
+template <DType kType, bool kBack, class D, typename T>
+HWY_INLINE int64_t InterleavedSpan(D d, const T* x, const float* cos,
                                    const float* sin, int64_t p, int64_t pairs,
-                                   float* y) {
+                                   T* y) {
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
   for (; p + step <= pairs; p += step) {
     hn::Vec<D> a, b;
-    hn::LoadInterleaved2(d, x + 2 * p, a, b);
-    const auto c = hn::LoadU(d, cos + p);
-    const auto s = hn::LoadU(d, sin + p);
-    const auto ac = hn::Mul(a, c);
-    const auto bc = hn::Mul(b, c);
-    const auto u = kBack ? hn::MulAdd(b, s, ac) : hn::NegMulAdd(b, s, ac);
-    const auto v = kBack ? hn::NegMulAdd(a, s, bc) : hn::MulAdd(a, s, bc);
-    hn::StoreInterleaved2(u, v, d, y + 2 * p);
+    LoadPairsAs<kType>(d, x + 2 * p, a, b);
+    TurnVectors<kBack>(d, cos + p, sin + p, a, b);
+    StorePairsAs<kType>(d, a, b, y + 2 * p);
   }
   return p;
 }
@@ -117,24 +163,31 @@ HWY_INLINE void SwapPair(const T* x, const float* cos, const float* sin, T* y) {
 
 template <DType kType, bool kBack, typename T>
 HWY_INLINE void TurnHalves(const T* x, const float* cos, const float* sin,
-                           int64_t pairs, T* y) {
+                           int64_t first, int64_t pairs, T* y) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;
-  int64_t p = HalvesSpan<kType, kBack>(d, x, cos, sin, 0, pairs, y);
+  int64_t p = HalvesSpan<kType, kBack>(d, x, cos, sin, first, pairs, y);
   p = HalvesSpan<kType, kBack>(d4, x, cos, sin, p, pairs, y);
   HalvesSpan<kType, kBack>(d1, x, cos, sin, p, pairs, y);
 }
 
-template <bool kBack>
-HWY_INLINE void TurnInterleaved(const float* x, const float* cos,
-                                const float* sin, int64_t pairs, float* y) {
+HWY_INLINE void TurnHalvesParts(const uint16_t* x, const float* cos,
+                                const float* sin, int64_t pairs, uint16_t* y) {
+  const hn::ScalableTag<float> d;
+  const int64_t p = HalvesPartsSpan(d, x, cos, sin, pairs, y);
+  TurnHalves<DType::kBF16, /*kBack=*/false>(x, cos, sin, p, pairs, y);
+}
+
+template <DType kType, bool kBack, typename T>
+HWY_INLINE void TurnInterleaved(const T* x, const float* cos, const float* sin,
+                                int64_t pairs, T* y) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;
-  int64_t p = InterleavedSpan<kBack>(d, x, cos, sin, 0, pairs, y);
-  p = InterleavedSpan<kBack>(d4, x, cos, sin, p, pairs, y);
-  InterleavedSpan<kBack>(d1, x, cos, sin, p, pairs, y);
+  int64_t p = InterleavedSpan<kType, kBack>(d, x, cos, sin, 0, pairs, y);
+  p = InterleavedSpan<kType, kBack>(d4, x, cos, sin, p, pairs, y);
+  InterleavedSpan<kType, kBack>(d1, x, cos, sin, p, pairs, y);
 }
 
 template <DType kType, typename T>
@@ -157,11 +210,11 @@ HWY_INLINE void TurnSwapped(const T* x, const float* cos, const float* sin,
 HWY_INLINE void RotateRowInPlace(float* x, const float* cos, const float* sin,
                                  int64_t pairs, PairLayout layout, bool back) {
   if (layout == PairLayout::kHalves) {
-    back ? TurnHalves<DType::kF32, true>(x, cos, sin, pairs, x)
-         : TurnHalves<DType::kF32, false>(x, cos, sin, pairs, x);
+    back ? TurnHalves<DType::kF32, true>(x, cos, sin, 0, pairs, x)
+         : TurnHalves<DType::kF32, false>(x, cos, sin, 0, pairs, x);
   } else {
-    back ? TurnInterleaved<true>(x, cos, sin, pairs, x)
-         : TurnInterleaved<false>(x, cos, sin, pairs, x);
+    back ? TurnInterleaved<DType::kF32, true>(x, cos, sin, pairs, x)
+         : TurnInterleaved<DType::kF32, false>(x, cos, sin, pairs, x);
   }
 }
 

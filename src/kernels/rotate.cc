@@ -43,6 +43,27 @@ void MakeSwapTables(const float* cos, const float* sin, int64_t count,
   }
 }
 
+// The same in the order of HalvesPartsSpan: [rows, pairs] each.
+void MakePartTables(const float* cos, const float* sin, int64_t rows,
+                    int64_t pairs, float* cos2, float* sin2) {
+  const hn::ScalableTag<float> d;
+  for (int64_t at = 0; at < rows * pairs; at += pairs) {
+    ToPartOrder(d, cos + at, pairs, cos2 + at);
+    ToPartOrder(d, sin + at, pairs, sin2 + at);
+  }
+}
+
+// The tables that a layout wants in a type: [rows, pairs] as they are, or in
+// the order of parts; or twice as long, for SwapSpan.
+enum class TableForm { kPlain, kParts, kSwapped };
+constexpr TableForm FormOf(DType dtype, PairLayout layout) {
+  const bool halves = layout == PairLayout::kHalves;
+  if (dtype == DType::kBF16) {
+    return halves ? TableForm::kParts : TableForm::kPlain;
+  }
+  return halves ? TableForm::kPlain : TableForm::kSwapped;
+}
+
 // Copies channels [begin, end) of a row.
 template <typename T>
 HWY_INLINE void CopyChannels(const T* x, int64_t x_step, int64_t begin,
@@ -67,9 +88,8 @@ HWY_INLINE void PrefetchRow(const T* row, int64_t count) {
   for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(from + at);
 }
 
-// The tokens of a block in every head. Tables are those of the layout: [rows,
-// pairs], or as SwapSpan reads them. The rows [rows, pairs] of the block after
-// it, if any, are asked for on the way.
+// The tokens of a block in every head, by tables of FormOf. The rows [rows,
+// pairs] of the block after it, if any, are asked for on the way.
 template <DType kType, PairLayout kLayout>
 void RotateTokens(const RotateCall& call, const RotateBlock& block,
                   const float* cos, const float* sin,
@@ -88,16 +108,21 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   const int64_t inner = heads_inside ? call.heads : tokens;
   const int64_t outer = heads_inside ? tokens : call.heads;
   const int64_t rows_ahead = std::min(kRowsAhead, inner);
-  const int64_t row = kLayout == PairLayout::kHalves ? pairs : count;
+  constexpr TableForm kForm = FormOf(kType, kLayout);
+  const int64_t row = kForm == TableForm::kSwapped ? count : pairs;
   const int64_t t_in = heads_inside ? 0 : row, t_out = heads_inside ? row : 0;
   const int64_t x_in = call.from_stride[in], x_out = call.from_stride[out];
   const int64_t y_in = call.to_stride[in], y_out = call.to_stride[out];
   const auto turn = [pairs](const T* x, const float* c, const float* s,
                             T* y) HWY_ATTR {
-    if constexpr (kLayout == PairLayout::kHalves) {
-      TurnHalves<kType, /*kBack=*/false>(x, c, s, pairs, y);
-    } else {
+    if constexpr (kForm == TableForm::kParts) {
+      TurnHalvesParts(x, c, s, pairs, y);
+    } else if constexpr (kForm == TableForm::kSwapped) {
       TurnSwapped<kType>(x, c, s, pairs, y);
+    } else if constexpr (kLayout == PairLayout::kHalves) {
+      TurnHalves<kType, /*kBack=*/false>(x, c, s, 0, pairs, y);
+    } else {
+      TurnInterleaved<kType, /*kBack=*/false>(x, c, s, pairs, y);
     }
   };
   for (int64_t b = block.first_batch; b < block.end_batch; ++b) {
@@ -138,20 +163,38 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   }
 }
 
-template <DType kType>
+template <DType kType, PairLayout kLayout>
 void RotateTyped(const RotateCall& call, const RotateBlock& block,
                  const RotateTables& tables, const RotateTables& after,
                  float* scratch) {
-  if (call.layout == PairLayout::kHalves) {
-    RotateTokens<kType, PairLayout::kHalves>(call, block, tables.cos,
-                                             tables.sin, after);
-  } else {
-    const int64_t count = (block.end - block.begin) * call.pairs;
+  constexpr TableForm kForm = FormOf(kType, kLayout);
+  const int64_t rows = block.end - block.begin;
+  const float* cos = tables.cos;
+  const float* sin = tables.sin;
+  if constexpr (kForm != TableForm::kPlain) {
     float* cos2 = scratch;
-    float* sin2 = scratch + 2 * count;
-    MakeSwapTables(tables.cos, tables.sin, count, cos2, sin2);
-    RotateTokens<kType, PairLayout::kInterleaved>(call, block, cos2, sin2,
-                                                  after);
+    float* sin2 = scratch + 2 * rows * call.pairs;
+    if constexpr (kForm == TableForm::kParts) {
+      MakePartTables(cos, sin, rows, call.pairs, cos2, sin2);
+    } else {
+      MakeSwapTables(cos, sin, rows * call.pairs, cos2, sin2);
+    }
+    cos = cos2;
+    sin = sin2;
+  }
+  RotateTokens<kType, kLayout>(call, block, cos, sin, after);
+}
+
+template <DType kType>
+void RotateAs(const RotateCall& call, const RotateBlock& block,
+              const RotateTables& tables, const RotateTables& after,
+              float* scratch) {
+  if (call.layout == PairLayout::kHalves) {
+    RotateTyped<kType, PairLayout::kHalves>(call, block, tables, after,
+                                            scratch);
+  } else {
+    RotateTyped<kType, PairLayout::kInterleaved>(call, block, tables, after,
+                                                 scratch);
   }
 }
 
@@ -161,11 +204,11 @@ void RotateAny(const RotateCall& call, const RotateBlock& block,
                float* scratch) {
   switch (call.dtype) {
     case DType::kBF16:
-      return RotateTyped<DType::kBF16>(call, block, tables, after, scratch);
+      return RotateAs<DType::kBF16>(call, block, tables, after, scratch);
     case DType::kF16:
-      return RotateTyped<DType::kF16>(call, block, tables, after, scratch);
+      return RotateAs<DType::kF16>(call, block, tables, after, scratch);
     default:
-      return RotateTyped<DType::kF32>(call, block, tables, after, scratch);
+      return RotateAs<DType::kF32>(call, block, tables, after, scratch);
   }
 }
 
@@ -194,9 +237,9 @@ void Apply(Turn turn, int64_t count, T* cos, T* sin) {
 }
 
 // cos and sin of the tokens that pass all heads together: 8 KiB, and twice that
-// for interleaved pairs. They stay in the first level of cache while every head
-// streams past them, and a head's part, 8 KiB or more, is long enough to
-// stream.
+// for pairs that SwapSpan turns. They stay in the first level of cache while
+// every head streams past them, and a head's part, 4 KiB or more, is long
+// enough to stream: twice as much changes nothing.
 constexpr int64_t kStreamFloats = 2048;
 
 // One buffer for several arrays, each on a line of its own.

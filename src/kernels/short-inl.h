@@ -12,6 +12,7 @@
 
 #include "core/buffer.h"
 #include "core/threads.h"
+#include "kernels/short_few-inl.h"
 #include "kernels/short_plan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,17 +23,17 @@ namespace brief {
 // Attends the queries of some heads, a block of up to kRows at a time.
 class Task {
  public:
-  Task(const Plan& plan, float* scratch, Tensor& out, float* lse)
+  Task(const Plan& plan, const Layout& at, float* scratch, Tensor& out,
+       float* lse)
       : plan_(plan),
         call_(plan.call),
         s_(plan.call.sizes),
-        at_(s_, plan.depth),
         queries_(scratch),
-        rows_(scratch + at_.rows),
-        scores_(scratch + at_.scores),
-        block_out_(scratch + at_.out),
-        panels_(scratch + at_.keys),
-        copies_(scratch + at_.values),
+        rows_(scratch + at.rows),
+        scores_(scratch + at.scores),
+        block_out_(scratch + at.out),
+        panels_(scratch + at.keys),
+        copies_(scratch + at.values),
         out_(out),
         direct_out_(out.dtype() == DType::kF32 && s_.value_dim % kLanesI == 0
                         ? out.MutableData<float>()
@@ -90,7 +91,6 @@ class Task {
   const Plan& plan_;
   const ShortCall& call_;
   const CallSizes& s_;
-  const Layout at_;
   float* const queries_;
   float* const rows_;
   float* const scores_;
@@ -281,13 +281,9 @@ inline void Task::SoftmaxRows(int64_t row, int64_t count, float* inverse) {
       states[r] = SoftmaxRow(scores_ + r * kStride, sees_[r], any_);
     }
   }
-  for (int64_t r = 0; r < count; ++r) {
-    inverse[r] = states[r].sum == 0.0F ? 0.0F : 1.0F / states[r].sum;
-  }
+  for (int64_t r = 0; r < count; ++r) inverse[r] = Inverse(states[r]);
   if (lse_ == nullptr) return;
-  for (int64_t r = 0; r < count; ++r) {
-    lse_[row + r] = states[r].sum == 0.0F ? kMinusInf : LogSumExp(states[r]);
-  }
+  for (int64_t r = 0; r < count; ++r) lse_[row + r] = LogOfSum(states[r]);
 }
 
 // What the rows of a block see.
@@ -347,17 +343,21 @@ inline void Task::Block(int64_t first, int64_t count) {
 
 void ShortF32(const kernels::ShortCall& call, Tensor& out, float* lse,
               int threads) {
+  if (threads <= 1 && brief::IsFew(call)) {
+    brief::Few(call, out.MutableData<float>(), lse);
+    return;
+  }
   const brief::Plan plan(call);
   const CallSizes& s = call.sizes;
   const int64_t heads = s.batch * s.q_heads;
   const auto run = [&](int64_t first, int64_t end) {
     static thread_local FloatBuffer scratch;
-    const int64_t before = scratch.capacity();
-    scratch.Resize(brief::Layout(s, plan.depth).end);
-    if (scratch.capacity() != before) {
+    const brief::Layout layout(s, plan.depth);
+    if (layout.end > scratch.capacity()) {
+      scratch.Resize(layout.end);
       std::fill_n(scratch.data(), scratch.capacity(), 0.0F);
     }
-    brief::Task(plan, scratch.data(), out, lse).Run(first, end);
+    brief::Task(plan, layout, scratch.data(), out, lse).Run(first, end);
   };
   if (threads <= 1) {
     run(0, heads * plan.blocks);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/call.h"
@@ -74,6 +75,7 @@ struct ShortCall {
   const float *k_cos = nullptr, *k_sin = nullptr;
 
  private:
+  void FindShape(std::optional<double> scale);
   void LayOutByRel();
   void LayOutByPair();
   void FindAngles();

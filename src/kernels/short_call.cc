@@ -157,7 +157,6 @@ ShortCall::ShortCall(const CallSizes& call_sizes, const Tensor& q_tensor,
                      const Terms& call_terms, const AttentionOptions& o)
     : sizes(call_sizes),
       terms(call_terms),
-      shape(CallMask(sizes, o).ShapeOf(sizes, o)),
       q(q_tensor),
       k(k_tensor),
       v(v_tensor),
@@ -167,14 +166,36 @@ ShortCall::ShortCall(const CallSizes& call_sizes, const Tensor& q_tensor,
       k_first(FirstKey(o)),
       behind(BucketMap::kHighest),
       ahead(BucketMap::kHighest) {
-  Validate(terms, shape);
   if (o.window) {
     behind = std::min(behind, o.window->left);
     ahead = std::min(ahead, o.window->right);
   }
   if (o.causal) ahead = 0;
+  FindShape(o.scale);
+  Validate(terms, shape);
   if (terms.bias) ByOffsetAlone(*terms.bias) ? LayOutByRel() : LayOutByPair();
   if (terms.rotate) FindAngles();
+}
+
+// What CallMask::ShapeOf finds, where positions count up by one.
+void ShortCall::FindShape(std::optional<double> scale) {
+  const int64_t keys =
+      key_lengths.empty() ? sizes.k_len : std::ranges::max(key_lengths);
+  const int64_t q_last = q_first + sizes.q_len - 1;
+  const int64_t k_last = k_first + keys - 1;
+  shape = {.q_heads = sizes.q_heads,
+           .kv_heads = sizes.kv_heads,
+           .head_dim = sizes.head_dim,
+           .scale = scale,
+           .min_q_pos = q_first,
+           .max_q_pos = q_last,
+           .min_k_pos = keys == 0 ? q_first : k_first,
+           .max_k_pos = keys == 0 ? q_first : k_last};
+  const int64_t low = std::max(q_first - k_last, -ahead);
+  const int64_t high = std::min(q_last - k_first, behind);
+  if (keys == 0 || low > high) return;  // no pair is visible
+  shape.min_offset = low;
+  shape.max_offset = high;
 }
 
 // A row a head, from the rel of the last query and the first key to that of the

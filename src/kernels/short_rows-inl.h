@@ -273,6 +273,15 @@ inline bool EvenSoftmax(float* scores, kernels::Interval keys, int64_t count,
   return true;
 }
 
+// What sums of weighted values are multiplied by, and the logarithm of the sum
+// of exponentials; 0 and -inf of a row that sees nothing.
+HWY_INLINE float Inverse(const RowState& state) {
+  return state.sum == 0.0F ? 0.0F : 1.0F / state.sum;
+}
+HWY_INLINE float LogOfSum(const RowState& state) {
+  return state.sum == 0.0F ? kMinusInf : LogSumExp(state);
+}
+
 // cap tanh(s / cap), with s and cap in units of log2.
 inline void Cap(float softcap, float* s, int64_t begin, int64_t end) {
   const float cap = static_cast<float>(softcap * kLog2E);

@@ -30,35 +30,20 @@ HWY_INLINE VF LoadFloats(const hwy::float16_t* p) {
 }
 
 // Two vectors at a time, the order of which is the storage type's own: bf16
-// comes as even and odd elements, because a shift or a mask then replaces the
-// shuffle of a widening load. kPart 0 or 1 of the elements from p on.
+// comes as even and odd elements, see WidenPart. kPart 0 or 1 of the elements
+// from p on.
 template <size_t kPart, typename T>
 HWY_INLINE VF LoadPart(const T* p) {
-#if HWY_TARGET != HWY_SCALAR
   if constexpr (std::is_same_v<T, hwy::bfloat16_t>) {
-    const hn::Repartition<uint16_t, DF> du16;
-    const hn::RebindToUnsigned<DF> du;
-    const auto pairs =
-        hn::BitCast(du, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(p)));
-    return hn::BitCast(kDF, kPart == 0
-                                ? hn::ShiftLeft<16>(pairs)
-                                : hn::And(pairs, hn::Set(du, 0xFFFF0000U)));
+    return WidenPart<kPart>(kDF, reinterpret_cast<const uint16_t*>(p));
   }
-#endif
   return LoadFloats(p + kPart * kLanes);
 }
 
 // Puts x [dim] into the order of LoadPart, and back. An odd vector at the end
 // stays as it is.
 constexpr int64_t kPaired = 2 * kLanesI;
-inline void ToParts(int64_t dim, float* x) {
-  for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
-    VF even, odd;
-    hn::LoadInterleaved2(kDF, x + d, even, odd);
-    hn::StoreU(even, kDF, x + d);
-    hn::StoreU(odd, kDF, x + d + kLanesI);
-  }
-}
+inline void ToParts(int64_t dim, float* x) { ToPartOrder(kDF, x, dim, x); }
 inline void FromParts(int64_t dim, float* x) {
   for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
     const VF even = hn::LoadU(kDF, x + d);
@@ -87,12 +72,15 @@ struct RowsOf {
   const T* operator[](int64_t j) const {
     return base + (source == nullptr ? j : source[j]) * stride;
   }
-  // Elements from a row to one about 8 KiB of rows later: the latency of memory
-  // under load, some 300 ns, times one core's bandwidth. More changes little.
-  int64_t Far(int64_t dim) const {
+  // Rows of `dim` elements to one about 16 KiB later: twice the latency of
+  // memory under load, some 500 ns, times one core's bandwidth. Half as much is
+  // slightly worse, twice as much changes little.
+  static int64_t FarRows(int64_t dim) {
     const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
-    return std::max<int64_t>(8, 8192 / bytes) * stride;
+    return std::max<int64_t>(8, 16384 / bytes);
   }
+  // The same in elements.
+  int64_t Far(int64_t dim) const { return FarRows(dim) * stride; }
 
   const T* base;
   int64_t stride;
@@ -214,8 +202,17 @@ void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
              int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
   constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
-  const int64_t far = keys.Far(depth), near = 4 * keys.stride;
-  for (int64_t j = begin; j < end; j += 4) {
+  const int64_t step = keys.stride, far = keys.Far(depth), near = 4 * step;
+  int64_t j = begin;
+  // The usual case in a loop of its own, which has registers for its pointers.
+  if (keys.source == nullptr && rows == kMost) {
+    const T* k = keys[begin];
+    for (; j + 4 <= end; j += 4, k += 4 * step) {
+      DotFour<kSharedRows, kFetch>(k, k + step, k + 2 * step, k + 3 * step, q,
+                                   ldq, depth, far, near, s + (j - begin), lds);
+    }
+  }
+  for (; j < end; j += 4) {
     const T* k0 = keys[j];
     const T* k1 = keys[std::min(j + 1, end - 1)];
     const T* k2 = keys[std::min(j + 2, end - 1)];

@@ -1,6 +1,8 @@
 // Sizes, positions and masks of an attention call.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "core/fail.h"
 #include "locus/attention.h"
@@ -64,6 +66,44 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   }
 }
 
+// The least and the greatest of some positions or offsets; none: lo above hi.
+struct Range {
+  bool empty() const { return lo > hi; }
+  void Add(int64_t x) {
+    lo = std::min(lo, x);
+    hi = std::max(hi, x);
+  }
+  void Add(const Range& r) {
+    lo = std::min(lo, r.lo);
+    hi = std::max(hi, r.hi);
+  }
+  // What m - n can be, m of `q` and n of `k`.
+  static Range Offsets(const Range& q, const Range& k) {
+    if (q.empty() || k.empty()) return {};
+    return {q.lo - k.hi, q.hi - k.lo};
+  }
+
+  int64_t lo = std::numeric_limits<int64_t>::max();
+  int64_t hi = -std::numeric_limits<int64_t>::max();
+};
+
+// The positions of each segment among `count` tokens.
+using RangeBySegment = std::map<int64_t, Range>;
+RangeBySegment RangesOf(int64_t count, const auto& segment,
+                        const auto& position) {
+  RangeBySegment ranges;
+  auto at = ranges.end();
+  for (int64_t i = 0; i < count; ++i) {
+    // Tokens of a segment mostly stand together: then nothing is searched.
+    const int64_t now = segment(i);
+    if (at == ranges.end() || at->first != now) {
+      at = ranges.try_emplace(now).first;
+    }
+    at->second.Add(position(i));
+  }
+  return ranges;
+}
+
 }  // namespace
 
 CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -122,57 +162,64 @@ bool CallMask::Visible(int64_t b, int64_t i, int64_t j) const {
 }
 
 Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
-  Shape shape;
-  shape.q_heads = s.q_heads;
-  shape.kv_heads = s.kv_heads;
-  shape.head_dim = s.head_dim;
-  shape.scale = o.scale;
-  // Empty until the first token: lowest above highest.
-  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  int64_t min_q = kNone, max_q = -kNone, min_k = kNone, max_k = -kNone;
-  int64_t min_offset = kNone, max_offset = -kNone;
+  Range all_q, all_k, offsets;
   for (int64_t b = 0; b < s.batch; ++b) {
-    int64_t q_lo = kNone, q_hi = -kNone, k_lo = kNone, k_hi = -kNone;
-    // Positions that are counted rise: the ends tell all.
-    const int64_t q_by = q_pos_.empty() ? std::max<int64_t>(s.q_len - 1, 1) : 1;
-    for (int64_t i = 0; i < s.q_len; i += q_by) {
-      q_lo = std::min(q_lo, QPos(b, i));
-      q_hi = std::max(q_hi, QPos(b, i));
-    }
     const int64_t keys =
         key_lengths_.empty() ? s.k_len : key_lengths_[static_cast<size_t>(b)];
+    Range q, k;
+    // Positions that are counted rise: the ends tell all.
+    const int64_t q_by = q_pos_.empty() ? std::max<int64_t>(s.q_len - 1, 1) : 1;
+    for (int64_t i = 0; i < s.q_len; i += q_by) q.Add(QPos(b, i));
     const int64_t k_by = k_pos_.empty() ? std::max<int64_t>(keys - 1, 1) : 1;
-    for (int64_t j = 0; j < keys; j += k_by) {
-      k_lo = std::min(k_lo, KPos(b, j));
-      k_hi = std::max(k_hi, KPos(b, j));
+    for (int64_t j = 0; j < keys; j += k_by) k.Add(KPos(b, j));
+    all_q.Add(q);
+    all_k.Add(k);
+    if (q_seg_.empty()) {
+      offsets.Add(Range::Offsets(q, k));
+    } else {
+      // Pairs of different segments are not seen, however far apart they lie.
+      const RangeBySegment queries = RangesOf(
+          s.q_len,
+          [&](int64_t i) {
+            return q_seg_[static_cast<size_t>(b * q_seg_step_ + i)];
+          },
+          [&](int64_t i) { return QPos(b, i); });
+      const RangeBySegment present = RangesOf(
+          keys,
+          [&](int64_t j) {
+            return k_seg_[static_cast<size_t>(b * k_seg_step_ + j)];
+          },
+          [&](int64_t j) { return KPos(b, j); });
+      for (const auto& [segment, range] : queries) {
+        const auto other = present.find(segment);
+        if (other == present.end()) continue;
+        offsets.Add(Range::Offsets(range, other->second));
+      }
     }
-    min_q = std::min(min_q, q_lo);
-    max_q = std::max(max_q, q_hi);
-    min_k = std::min(min_k, k_lo);
-    max_k = std::max(max_k, k_hi);
-    if (s.q_len > 0 && keys > 0) {
-      min_offset = std::min(min_offset, q_lo - k_hi);
-      max_offset = std::max(max_offset, q_hi - k_lo);
+    if (q_step_ == 0 && k_step_ == 0 && q_seg_step_ == 0 && k_seg_step_ == 0 &&
+        key_lengths_.empty()) {
+      break;  // all alike
     }
-    if (q_step_ == 0 && k_step_ == 0 && key_lengths_.empty()) break;  // alike
   }
-  if (min_q == kNone) min_q = max_q = min_k == kNone ? 0 : min_k;
-  if (min_k == kNone) min_k = max_k = min_q;
-  if (min_offset == kNone) min_offset = max_offset = 0;
-  if (causal_) min_offset = std::max<int64_t>(min_offset, 0);
+  if (all_q.empty()) all_q.Add(all_k.empty() ? 0 : all_k.lo);
+  if (all_k.empty()) all_k.Add(all_q.lo);
+  if (causal_) offsets.lo = std::max<int64_t>(offsets.lo, 0);
   if (window_) {
-    min_offset = std::max(min_offset, -window_->right);
-    max_offset = std::min(max_offset, window_->left);
+    offsets.lo = std::max(offsets.lo, -window_->right);
+    offsets.hi = std::min(offsets.hi, window_->left);
   }
   // No pair is visible: any one offset will do.
-  if (max_offset < min_offset) max_offset = min_offset = 0;
-  shape.min_q_pos = min_q;
-  shape.max_q_pos = max_q;
-  shape.min_k_pos = min_k;
-  shape.max_k_pos = max_k;
-  shape.min_offset = min_offset;
-  shape.max_offset = max_offset;
-  return shape;
+  if (offsets.empty()) offsets = {0, 0};
+  return {.q_heads = s.q_heads,
+          .kv_heads = s.kv_heads,
+          .head_dim = s.head_dim,
+          .scale = o.scale,
+          .min_q_pos = all_q.lo,
+          .max_q_pos = all_q.hi,
+          .min_k_pos = all_k.lo,
+          .max_k_pos = all_k.hi,
+          .min_offset = offsets.lo,
+          .max_offset = offsets.hi};
 }
 
 PackedTokens Pack(std::span<const int64_t> lengths) {

@@ -265,6 +265,29 @@ TEST(DecodeTest, StridedViewsEqualContiguousTensors) {
   }
 }
 
+// One key and value that stand for all (stride 0), and keys from the last to
+// the first.
+TEST(DecodeTest, RowsMayRepeatOrRunBackwards) {
+  Call call = PlainCall(2, 200, 4, 2, 32);
+  const Tensor k = call.k, v = call.v;
+  const auto view = [](const Tensor& x, int64_t first, int64_t step) {
+    std::vector<int64_t> strides = x.strides();
+    strides[2] *= step;
+    return Tensor::Borrow(x.dtype(), x.shape(), strides,
+                          x.Data<float>() + first * x.strides()[2]);
+  };
+  for (const int64_t step : {0, -1}) {
+    call.k = view(k, 199, step);
+    call.v = view(v, 199, step);
+    Call copy = call;
+    copy.k = call.k.To(DType::kF64).To(DType::kF32);
+    copy.v = call.v.To(DType::kF64).To(DType::kF32);
+    OnEveryTarget([&] {
+      EXPECT_EQ(Decoded(call).out.ToVector(), Decoded(copy).out.ToVector());
+    });
+  }
+}
+
 TEST(DecodeTest, MaskedRowsAreZero) {
   Call call = PlainCall(2, 600, 2, 1, 16);
   call.q_pos = {-5, 599};  // the first query comes before every key

@@ -37,6 +37,23 @@ Call Plain(int64_t length, int64_t dim = 32, int64_t heads = 1) {
   return call;
 }
 
+// The shape that a short call is checked against is the one that all calls are.
+void ExpectShapeOfMask(const Call& call) {
+  const AttentionOptions options = call.Options();
+  const CallSizes sizes = CheckCall(call.q, call.k, call.v, options);
+  const Shape a =
+      kernels::ShortCall(sizes, call.q, call.k, call.v, call.terms, options)
+          .shape;
+  const Shape b = CallMask(sizes, options).ShapeOf(sizes, options);
+  const auto members = [](const Shape& s) {
+    return std::vector<int64_t>{s.q_heads,   s.kv_heads,   s.head_dim,
+                                s.min_q_pos, s.max_q_pos,  s.min_k_pos,
+                                s.max_k_pos, s.min_offset, s.max_offset};
+  };
+  EXPECT_EQ(members(a), members(b));
+  EXPECT_EQ(a.scale, b.scale);
+}
+
 // A copy that may be written to.
 Tensor Copy(const Tensor& t) { return t.To(DType::kF64).To(DType::kF32); }
 
@@ -70,6 +87,7 @@ TEST(ShortTest, RandomCallsEqualReference) {
       call = AsFloat(call);
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       ASSERT_TRUE(GoesShort(call));
+      ExpectShapeOfMask(call);
       ExpectForwardEqualsReference(call);
     }
   });
@@ -97,6 +115,63 @@ TEST(ShortTest, EncodingsEqualReference) {
   // none, rope, xpos, alibi, t5, kerple, sandwich, fire, tupe and swin at
   // least.
   EXPECT_GE(taken, 10 * 5);
+}
+
+// Up to four keys, rows of whole vectors: the way that plans nothing, with one
+// key more for its neighbour.
+TEST(ShortTest, FewKeysEqualReference) {
+  OnEveryTarget([] {
+    for (const int64_t keys : {1, 2, 3, 4, 5}) {
+      for (const int64_t queries : {1, 2, 3, 7}) {
+        for (const int64_t value_dim : {16, 48}) {
+          for (const bool biased : {false, true}) {
+            SCOPED_TRACE(::testing::Message()
+                         << keys << " keys, " << queries << " queries, "
+                         << value_dim << " channels, bias " << biased);
+            Call call;
+            call.q = RandomTensor({2, 4, queries, 32}, 1);
+            call.k = RandomTensor({2, 2, keys, 32}, 2);
+            call.v = RandomTensor({2, 2, keys, value_dim}, 3);
+            call.terms.scale.scale = 0.2;
+            if (biased) {
+              call.terms.bias = BiasRamp{{0.1, 0.2, 0.3, 0.4}, {1, 2, 3, 4}};
+            }
+            Count(call, 3, 0);
+            call = AsFloat(call);
+            ExpectForwardEqualsReference(call);
+            // Logits of 1e9 need the general softmax, and NaN stays in its row.
+            call.terms.scale.scale = 1e9;
+            ExpectForwardEqualsReference(call);
+            call.q = Copy(call.q);
+            call.q.MutableData<float>()[5] = NAN;
+            const auto out =
+                Attention(call.q, call.k, call.v, call.terms, call.Options())
+                    .out;
+            EXPECT_TRUE(std::isnan(out.At(0, 0, 0, value_dim - 1)));
+            EXPECT_TRUE(std::isfinite(out.At(0, 1, queries - 1, 0)));
+          }
+        }
+      }
+    }
+  });
+}
+
+// Windows and key lengths that leave nothing to see, too.
+TEST(ShortTest, ShapeIsThatOfTheMask) {
+  for (const int64_t q_first : {0, 5, 40}) {
+    for (const int64_t keys : {0, 1, 9}) {
+      for (const bool causal : {false, true}) {
+        for (const int64_t reach : {-1, 0, 3}) {
+          Call call = Plain(9);
+          Count(call, q_first, 7);
+          call.key_lengths = {keys};
+          call.options.causal = causal;
+          if (reach >= 0) call.options.window = Window{reach, reach};
+          ExpectShapeOfMask(call);
+        }
+      }
+    }
+  }
 }
 
 // Positions need not be given, and a sequence may be shorter than its keys.

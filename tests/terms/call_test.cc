@@ -157,14 +157,18 @@ TEST(CallTest, ShapeBoundsEveryVisiblePair) {
   }
 }
 
+CallSizes OneHead(int64_t q_len, int64_t k_len) {
+  return {.batch = 1,
+          .q_heads = 1,
+          .kv_heads = 1,
+          .q_len = q_len,
+          .k_len = k_len,
+          .head_dim = 4,
+          .value_dim = 4};
+}
+
 TEST(CallTest, ShapeOfPlainCallsIsTight) {
-  const CallSizes s{.batch = 1,
-                    .q_heads = 1,
-                    .kv_heads = 1,
-                    .q_len = 3,
-                    .k_len = 10,
-                    .head_dim = 4,
-                    .value_dim = 4};
+  const CallSizes s = OneHead(3, 10);
   AttentionOptions o;
   o.scale = 0.75;
   Shape shape = CallMask(s, o).ShapeOf(s, o);
@@ -178,6 +182,28 @@ TEST(CallTest, ShapeOfPlainCallsIsTight) {
   shape = CallMask(s, o).ShapeOf(s, o);
   EXPECT_EQ(shape.min_offset, 0);
   EXPECT_EQ(shape.max_offset, 4);
+}
+
+// Positions that run on across segments: 0 .. 2 and 3 .. 7.
+TEST(CallTest, ShapeOfSegmentsIsTight) {
+  const CallSizes s = OneHead(8, 8);
+  const std::vector<int64_t> segments = {5, 5, 5, 1, 1, 1, 1, 1};
+  AttentionOptions o;
+  o.q_segments = o.k_segments = segments;
+  Shape shape = CallMask(s, o).ShapeOf(s, o);
+  EXPECT_EQ(shape.min_offset, -4);
+  EXPECT_EQ(shape.max_offset, 4);
+  EXPECT_EQ(shape.max_k_pos, 7);
+  const std::vector<int64_t> lengths = {4};  // one key of the second
+  o.key_lengths = lengths;
+  shape = CallMask(s, o).ShapeOf(s, o);
+  EXPECT_EQ(shape.min_offset, -2);
+  EXPECT_EQ(shape.max_offset, 4);
+  const std::vector<int64_t> others = {2, 2, 2, 2, 2, 2, 2, 2};
+  o.k_segments = others;
+  shape = CallMask(s, o).ShapeOf(s, o);
+  EXPECT_EQ(shape.min_offset, 0);
+  EXPECT_EQ(shape.max_offset, 0);
 }
 
 TEST(CallTest, PackNumbersTokensWithinTheirSequences) {
