@@ -51,10 +51,13 @@ int Run(const Args& args) {
     EmitJson({{"out", args.out},
               {"layout", args.to},
               {"layers", report.layers},
-              {"tensors", report.tensors}});
+              {"tensors", report.tensors},
+              {"files", report.files}});
   } else {
-    Emit(fmt::format("{}: {} tensors of {} layers are now {}\n", args.out,
-                     report.tensors, report.layers,
+    Emit(fmt::format("{}: {} tensors of {} layer{} in {} file{} are now {}\n",
+                     args.out, report.tensors, report.layers,
+                     report.layers == 1 ? "" : "s", report.files,
+                     report.files == 1 ? "" : "s",
                      args.to == "halves" ? "in halves" : "interleaved"));
   }
   return kFine;
@@ -65,17 +68,26 @@ int Run(const Args& args) {
 void AddConvertLayout(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "convert-layout",
-      "Rewrite the q and k weights of a safetensors file for the other pair "
+      "Rewrite the q and k weights of a safetensors model for the other pair "
       "layout.");
   command->footer(
-      "Example:\n  locus convert-layout model.safetensors pairs.safetensors "
-      "--to interleaved\n\n"
-      "The config says the heads and the present layout. Everything else in "
-      "the file stays\nbyte for byte; OUT appears when it is whole.\n\n"
-      "JSON: {out, layout, layers, tensors}");
+      "Examples:\n  locus convert-layout model.safetensors pairs.safetensors "
+      "--to interleaved\n"
+      "  locus convert-layout model.safetensors.index.json folder --to "
+      "interleaved\n\n"
+      "q and k may be separate or fused with v; their biases and norms change "
+      "with them.\nThe config says the heads and the present layout. "
+      "Everything else stays byte for\nbyte; OUT appears when it is whole, of "
+      "an index as a new folder of all its files.\nThe config itself does not "
+      "say a layout: remember --from for the new files.\n\n"
+      "JSON: {out, layout, layers, tensors, files}");
   auto args = std::make_shared<Args>();
-  command->add_option("in", args->in, "a safetensors file")->required();
-  command->add_option("out", args->out, "where to write")->required();
+  command
+      ->add_option("in", args->in,
+                   "a safetensors file, or the .index.json of several")
+      ->required();
+  command->add_option("out", args->out, "where to write: a file, or a folder")
+      ->required();
   command->add_option("--to", args->to, "halves or interleaved")
       ->required()
       ->check(CLI::IsMember({"halves", "interleaved"}));

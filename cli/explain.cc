@@ -34,7 +34,8 @@ class Source {
     if (std::filesystem::is_directory(path_)) path_ += "/config.json";
     std::ifstream file(path_, std::ios::binary);
     char magic[4] = {};
-    gguf_ = file.read(magic, 4) && std::string_view(magic, 4) == "GGUF";
+    gguf_ = (file.read(magic, 4) && std::string_view(magic, 4) == "GGUF") ||
+            path_.ends_with(".gguf");
   }
   LayerPosition Read(const ReadOptions& options) const {
     return gguf_ ? models::FromGguf(path_, options)
@@ -114,6 +115,10 @@ int Run(const Args& args) {
     return kFine;
   }
   if (args.files.empty()) throw Error("explain needs a file; see --help");
+  if (args.files.size() > 2) {
+    throw Error(fmt::format("explain takes a file, or two to compare, got {}",
+                            args.files.size()));
+  }
   ReadOptions options;
   options.lenient = args.lenient;
   options.part = args.part;
@@ -151,6 +156,7 @@ Json LayerJson(const LayerPosition& p) {
       {"layer_type", p.layer_type.empty() ? Json(nullptr) : Json(p.layer_type)},
       {"input", SchemeJson(p.input)},
       {"attention", SchemeJson(p.attention)},
+      {"terms", TermsOf(p)},
       {"rotary", RotaryJson(p)},
       {"query_heads", p.q_heads},
       {"key_heads", p.kv_heads},
@@ -234,7 +240,7 @@ void AddExplain(CLI::App& app, int& code) {
       "trained_length, warnings}]}; of two files {a, b, differences}.");
   auto args = std::make_shared<Args>();
   command->add_option("file", args->files, "one file, or two to compare")
-      ->expected(0, 2);
+      ->expected(-1);
   command->add_option("--layer", args->layer, "this layer alone");
   command->add_option("--part", args->part, "encoder or decoder alone")
       ->check(CLI::IsMember({"encoder", "decoder"}));

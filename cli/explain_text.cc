@@ -1,11 +1,12 @@
-// A model's positions in words, numbers and a picture; and what differs.
+// A model's positions in words, numbers and a picture.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numbers>
+#include <set>
+#include <sstream>
 
 #include "cli/explain.h"
 
@@ -42,9 +43,12 @@ std::string MaskWords(const LayerPosition& p) {
 }
 
 std::string FactorWords(const LayerPosition& p) {
-  std::string words =
-      fmt::format("cos and sin x {:.7g}, softmax x {:.7g}, query ",
-                  p.rotary ? p.rotary->gain : 1.0, p.softmax_factor);
+  const double gain = p.rotary ? p.rotary->gain : 1.0;
+  if (gain == 1.0 && p.softmax_factor == 1.0 && p.temperature.beta == 0.0) {
+    return "1 for cos and sin, softmax and query";
+  }
+  std::string words = fmt::format(
+      "cos and sin x {:.7g}, softmax x {:.7g}, query ", gain, p.softmax_factor);
   if (p.temperature.beta == 0.0) return words + "x 1";
   return words + fmt::format("x (1 + {} ln(1 + floor((m + {}) / {})))",
                              p.temperature.beta, p.temperature.shift,
@@ -60,16 +64,40 @@ std::string WaveWords(const LayerPosition& p) {
   const auto slow = std::ranges::count_if(theta, [&](double w) {
     return kTurn / w > static_cast<double>(p.trained_length);
   });
+  if (slow == 0) {
+    return words + fmt::format("; all turn within {}", p.trained_length);
+  }
   return words + fmt::format("; {} never turn once in {} tokens", slow,
                              p.trained_length);
 }
 
+std::string ScaleWords(const LayerPosition& p) {
+  const double width = 1.0 / (p.scale * p.scale);
+  const auto head = static_cast<double>(p.head_dim);
+  // Rounded twice on the way there and back.
+  if (std::abs(width - head) <= 1e-12 * head) {
+    return fmt::format("{:.7g} = 1/sqrt({})", p.scale, p.head_dim);
+  }
+  const double whole = std::round(width);
+  if (whole > 1.0 && std::abs(width - whole) <= 1e-12 * whole) {
+    return fmt::format("{:.7g} = 1/sqrt({}), for heads of {}", p.scale, whole,
+                       p.head_dim);
+  }
+  return fmt::format("{:.7g}, not 1/sqrt({})", p.scale, p.head_dim);
+}
+
 std::string GroupText(const LayerGroup& group, size_t width) {
   const LayerPosition& p = group.position;
-  std::string text = fmt::format(
-      "{} {} {}{}\n", p.part, group.layers.size() == 1 ? "layer" : "layers",
-      Ranges(group.layers),
-      p.layer_type.empty() ? "" : fmt::format(" ({})", p.layer_type));
+  std::string text;
+  for (const std::string& line :
+       Wrap(fmt::format(
+                "{} {} {}{}", p.part,
+                group.layers.size() == 1 ? "layer" : "layers",
+                Ranges(group.layers),
+                p.layer_type.empty() ? "" : fmt::format(" ({})", p.layer_type)),
+            width)) {
+    text += line + "\n";
+  }
   text += Line("attention",
                p.attention.words.empty() ? p.attention.name : p.attention.words,
                width);
@@ -87,10 +115,7 @@ std::string GroupText(const LayerGroup& group, size_t width) {
                                : fmt::format(" (values {})", p.value_dim)),
                width);
   text += Line("mask", MaskWords(p), width);
-  text += Line("scale",
-               fmt::format("{:.7g} = 1/sqrt({:.6g})", p.scale,
-                           1.0 / (p.scale * p.scale)),
-               width);
+  text += Line("scale", ScaleWords(p), width);
   text += Line("factors", FactorWords(p), width);
   if (p.rotary) text += Line("wavelengths", WaveWords(p), width);
   if (p.trained_length != 0) {
@@ -111,37 +136,84 @@ std::string GroupText(const LayerGroup& group, size_t width) {
   return text;
 }
 
-// Every leaf of a JSON value under its path. Lists are leaves.
-void Flatten(const std::string& path, const Json& json,
-             std::map<std::string, std::string>& leaves) {
-  if (!json.is_object()) {
-    leaves[path] = json.dump();
-    return;
-  }
-  for (const auto& [key, value] : json.items()) {
-    Flatten(path.empty() ? key : fmt::format("{}.{}", path, key), value,
-            leaves);
-  }
+// The components of a tensor's name.
+std::vector<std::string> Components(const std::string& name) {
+  std::vector<std::string> parts;
+  std::stringstream text(name);
+  for (std::string part; std::getline(text, part, '.');) parts.push_back(part);
+  return parts;
 }
 
-using Leaves = std::map<std::string, std::string>;
+// Two names as one, if they differ in numbers alone: N for those that do.
+std::optional<std::string> CommonName(const std::string& a,
+                                      const std::string& b) {
+  auto parts = Components(a);
+  const auto others = Components(b);
+  if (parts.size() != others.size()) return std::nullopt;
+  const std::string any = "N";
+  const auto is_number = [&](const std::string& part) {
+    return part == any ||
+           part.find_first_not_of("0123456789") == std::string::npos;
+  };
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == others[i]) continue;
+    if (!is_number(parts[i]) || !is_number(others[i])) return std::nullopt;
+    parts[i] = any;
+  }
+  return fmt::format("{}", fmt::join(parts, "."));
+}
 
-// The leaves of every layer of a model, by part and number.
-std::map<std::pair<std::string, int64_t>, Leaves> ByLayer(const Explained& e) {
-  std::map<std::pair<std::string, int64_t>, Leaves> layers;
-  for (const LayerGroup& group : e.groups) {
-    Leaves leaves;
-    Flatten("", group.json, leaves);
-    for (int64_t layer : group.layers) {
-      layers[{group.position.part, layer}] = leaves;
+// The JSON of a group without the names of its tensors, and those names.
+struct Nameless {
+  Json json;
+  std::vector<std::string> names = {};
+
+  explicit Nameless(const Json& group) : json(group) {
+    for (const char* scheme : {"attention", "input"}) {
+      for (Json& tensor : json[scheme]["tensors"]) {
+        names.push_back(tensor["name"].get<std::string>());
+        tensor.erase("name");
+      }
     }
   }
-  return layers;
-}
+  // Takes in another group, if only numbers in names differ.
+  bool Absorb(const Nameless& other) {
+    if (json != other.json || names.size() != other.names.size()) return false;
+    std::vector<std::string> common;
+    for (size_t i = 0; i < names.size(); ++i) {
+      auto name = CommonName(names[i], other.names[i]);
+      if (!name) return false;
+      common.push_back(std::move(*name));
+    }
+    names = std::move(common);
+    return true;
+  }
+};
 
-std::string Short(const std::string& text) {
-  constexpr size_t kMost = 60;
-  return text.size() > kMost ? text.substr(0, kMost - 3) + "..." : text;
+// Groups that differ in the numbers of their tensors' names alone, as one.
+std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
+  std::vector<LayerGroup> merged;
+  std::vector<Nameless> known;
+  for (const LayerGroup& group : groups) {
+    const Nameless next(group.json);
+    size_t at = 0;
+    while (at < known.size() && !known[at].Absorb(next)) ++at;
+    if (at == known.size()) {
+      known.push_back(next);
+      merged.push_back(group);
+      continue;
+    }
+    auto& layers = merged[at].layers;
+    layers.insert(layers.end(), group.layers.begin(), group.layers.end());
+    size_t name = 0;
+    auto& position = merged[at].position;
+    for (auto* scheme : {&position.attention, &position.input}) {
+      for (auto& tensor : scheme->tensors) {
+        tensor.name = known[at].names[name++];
+      }
+    }
+  }
+  return merged;
 }
 
 }  // namespace
@@ -214,57 +286,15 @@ std::string WavelengthPicture(const LayerPosition& p, int width) {
 std::string ExplainText(const Explained& explained, int width) {
   std::string text = fmt::format("{}: {} ({})\n", explained.file,
                                  explained.family, explained.model_type);
-  for (const LayerGroup& group : explained.groups) {
+  std::set<std::string> drawn;
+  for (const LayerGroup& group : Alike(explained.groups)) {
     text += "\n" + GroupText(group, static_cast<size_t>(width));
     const std::string picture = WavelengthPicture(group.position, width);
-    if (!picture.empty()) text += "\n" + picture;
+    if (!picture.empty() && drawn.insert(picture).second) {
+      text += "\n" + picture;
+    }
   }
   return text;
-}
-
-std::vector<std::string> Differences(const Explained& a, const Explained& b) {
-  std::vector<std::string> lines;
-  if (a.family != b.family) {
-    lines.push_back(fmt::format("family: {} -> {}", a.family, b.family));
-  }
-  const auto first = ByLayer(a), second = ByLayer(b);
-  // Equal changes of many layers are one line.
-  std::map<std::string, std::map<std::string, std::vector<int64_t>>> changes;
-  std::map<std::string, std::vector<int64_t>> only[2];
-  for (const auto& [key, leaves] : first) {
-    const auto other = second.find(key);
-    if (other == second.end()) {
-      only[0][key.first].push_back(key.second);
-      continue;
-    }
-    Leaves all = other->second;
-    for (const auto& [path, value] : leaves) all.emplace(path, value);
-    for (const auto& [path, unused] : all) {
-      const auto x = leaves.find(path), y = other->second.find(path);
-      const std::string before = x == leaves.end() ? "absent" : x->second;
-      const std::string after = y == other->second.end() ? "absent" : y->second;
-      if (before == after) continue;
-      changes[fmt::format("{}: {} -> {}", path, Short(before), Short(after))]
-             [key.first]
-                 .push_back(key.second);
-    }
-  }
-  for (const auto& [key, leaves] : second) {
-    if (!first.contains(key)) only[1][key.first].push_back(key.second);
-  }
-  for (const auto& [line, parts] : changes) {
-    for (const auto& [part, layers] : parts) {
-      lines.push_back(fmt::format("{} ({} {})", line, part, Ranges(layers)));
-    }
-  }
-  for (int side : {0, 1}) {
-    for (const auto& [part, layers] : only[side]) {
-      lines.push_back(fmt::format("only {} has {} {}",
-                                  side == 0 ? a.file : b.file, part,
-                                  Ranges(layers)));
-    }
-  }
-  return lines;
 }
 
 }  // namespace locus::cli

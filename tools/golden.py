@@ -4,9 +4,10 @@
     golden.py check [FOLDER]    regenerates them and compares
 
 FOLDER is tests/models/golden. The current release writes rotary.json, tables.json,
-layers.json and inputs.json; 4.35.2, the last with Transformer-XL and BERT's relative
-keys, writes legacy.json. Each file names the versions that made it. Values are
-float32 in 9 digits, which is all of them.
+layers.json, inputs.json and stacks.json; 4.35.2, the last with Transformer-XL and
+BERT's relative keys, writes legacy.json. formulas.json holds what no release has.
+Each file names the versions that made it. Values are float32 in 9 digits, which is
+all of them.
 
 For a model that rotates, the whole path is recorded: the fields go through the
 model's own config class, a model of one layer is built from it, and
@@ -15,7 +16,8 @@ model's own config class, a model of one layer is built from it, and
     logits [heads, tokens, tokens]   scaling * rotated q . rotated k
 
 are what its attention saw. q and k are those of the same tokens at position 0,
-where the rotation is the gain alone.
+where the rotation is the gain alone. A case with a `peer` has the config of a model
+that transformers lacks, and the values of the class there with the same arithmetic.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 import torch
 import transformers
 from golden_cases import COUNTING, MULTIMODAL, OWN_SIZES, ROTARY, SMALL, UNGROUPED
+from golden_peers import PEERS
 from golden_tables import Case, legacy_file, numbers, tables_file
 
 # Inside every trained length, at its ends, and far past most of them.
@@ -193,25 +196,37 @@ def rotary_case(name: str, model_type: str, fields: Case, positions: list[Any]) 
     return case
 
 
+def peer_case(name: str, peer: str, fields: Case, config: Case) -> Case:
+    """The config of a model, and what `peer` does with the same numbers."""
+    case = rotary_case(name, peer, fields, POSITIONS)
+    return {**case, "config": config, "peer": peer}
+
+
 def rotary_file() -> list[Case]:
     """rotary.json: every model that rotates q and k."""
-    return [rotary_case(*case, POSITIONS) for case in ROTARY] + [
-        rotary_case(*case, PATCHES) for case in MULTIMODAL
-    ]
+    return (
+        [rotary_case(*case, POSITIONS) for case in ROTARY]
+        + [peer_case(*case) for case in PEERS]
+        + [rotary_case(*case, PATCHES) for case in MULTIMODAL]
+    )
 
 
 def files() -> dict[str, Callable[[], list[Case]]]:
     """The files that the installed release makes."""
     if transformers.__version__.startswith("4.35."):
         return {"legacy.json": legacy_file}
+    from golden_formulas import formulas_file
     from golden_inputs import inputs_file
     from golden_layers import layers_file
+    from golden_stacks import stacks_file
 
     return {
         "rotary.json": rotary_file,
         "tables.json": tables_file,
         "layers.json": layers_file,
         "inputs.json": inputs_file,
+        "stacks.json": stacks_file,
+        "formulas.json": formulas_file,
     }
 
 

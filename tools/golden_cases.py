@@ -17,6 +17,21 @@ SMALL: Fields = {
     "max_position_embeddings": 2048,
 }
 MOE: Fields = {"num_local_experts": 2, "num_experts_per_tok": 1}
+EXPERTS: Fields = {
+    "num_experts": 2,
+    "num_experts_per_tok": 1,
+    "moe_intermediate_size": 8,
+    "shared_expert_intermediate_size": 8,
+}
+# A layer without experts, of models that could have them.
+DENSE: Fields = {
+    "first_k_dense_replace": 8,
+    "n_routed_experts": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 1,
+    "moe_intermediate_size": 8,
+}
 GPT: Fields = {
     "n_embd": 32,
     "n_head": 2,
@@ -274,10 +289,47 @@ ROTARY: list[tuple[str, str, Fields]] = [
     ("nomic", "nomic_bert", {}),
     ("ernie 4.5", "ernie4_5", {"head_dim": 16}),
     ("helium", "helium", {"head_dim": 16}),
+    ("starcoder 2", "starcoder2", {"rope_theta": 1e5}),
+    ("qwen 2 moe", "qwen2_moe", {"rope_theta": 1e6, **QWEN, **EXPERTS}),
+    ("qwen 3 moe", "qwen3_moe", {"rope_theta": 1e6, "head_dim": 16, **EXPERTS}),
+    ("olmo 1", "olmo", {}),
+    ("olmoe", "olmoe", EXPERTS),
+    ("persimmon", "persimmon", {"rope_theta": 25000.0, "partial_rotary_factor": 0.5}),
+    ("nemotron", "nemotron", {"partial_rotary_factor": 0.5}),
+    ("glm 4.5", "glm4_moe", {"head_dim": 16, "rope_theta": 1e6, **DENSE}),
+    (
+        "hunyuan, alpha",
+        "hunyuan_v1_dense",
+        {
+            "head_dim": 16,
+            "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
+        },
+    ),
+    (
+        "minicpm 3, longrope",
+        "minicpm3",
+        {
+            "num_key_value_heads": 2,
+            "qk_nope_head_dim": 8,
+            "qk_rope_head_dim": 16,
+            "kv_lora_rank": 8,
+            "q_lora_rank": 8,
+            "max_position_embeddings": 32768,
+            "rope_scaling": {**LONG, "original_max_position_embeddings": 32768},
+        },
+    ),
+    ("gpt-neox japanese", "gpt_neox_japanese", {"intermediate_multiple_size": 1}),
 ]
 # Models without grouped heads, or with sizes of their own spelling.
 OWN_SIZES = {"gptj", "codegen"}
-UNGROUPED = {"gpt_neox", "falcon", "modernbert", "nomic_bert"}
+UNGROUPED = {
+    "gpt_neox",
+    "gpt_neox_japanese",
+    "falcon",
+    "modernbert",
+    "nomic_bert",
+    "persimmon",
+}
 
 # Vision-language models: their text models, at (time, height, width).
 # Layers that count their tokens, whatever the position ids say.
@@ -321,6 +373,16 @@ MULTIMODAL: list[tuple[str, str, Fields]] = [
                 "mrope_interleaved": True,
                 "mrope_section": [4, 2, 2],
             },
+        },
+    ),
+    (
+        "qwen3-vl moe",
+        "qwen3_vl_moe_text",
+        {
+            **EXPERTS,
+            "head_dim": 16,
+            "rope_theta": 5e6,
+            "rope_scaling": {"rope_type": "default", "mrope_section": [4, 2, 2]},
         },
     ),
 ]

@@ -45,6 +45,15 @@ WHISPER: Case = {
     "max_target_positions": 16,
 }
 del WHISPER["max_position_embeddings"]
+DISTILBERT: Case = {
+    "dim": 8,
+    "n_heads": 2,
+    "n_layers": 2,
+    "hidden_dim": 8,
+    "vocab_size": 32,
+    "max_position_embeddings": 16,
+    "pad_token_id": 1,
+}
 OPT: Case = {
     "hidden_size": 8,
     "word_embed_proj_dim": 8,
@@ -84,16 +93,17 @@ def one_part(
     return case(model, fields, model_type, table, seen, added=rows(kept["added"]))
 
 
-def gpt2() -> Case:
+def gpt(model_type: str, kv_heads: int) -> Case:
     """One projection holds q, k and v side by side."""
-    model = build("gpt2", GPT)
+    model = build(model_type, GPT)
     kept: Kept = {}
     watch(model.h[1].attn.c_attn, kept, "qkv")
     watch(model.wpe, kept, "added")
     out = model(input_ids=ids(), output_attentions=True)
-    q, k, _ = (heads_of(x, 2) for x in kept["qkv"].chunk(3, dim=-1))
-    seen = (q, k, out.attentions[1][0])
-    return case(model, GPT, "gpt2", ["wpe.weight"], seen, added=rows(kept["added"]))
+    q, k, _ = kept["qkv"].split([8, 4 * kv_heads, 4 * kv_heads], dim=-1)
+    seen = (heads_of(q, 2), heads_of(k, kv_heads), out.attentions[1][0])
+    table = ["wpe.weight"]
+    return case(model, GPT, model_type, table, seen, added=rows(kept["added"]))
 
 
 def two_parts(model_type: str, fields: Case) -> list[Case]:
@@ -197,6 +207,29 @@ def falcon() -> Case:
     return case(model, fields, "falcon", [], calls[1])
 
 
+def image(model_type: str) -> Case:
+    """3 x 3 patches after [CLS], and DeiT's token of distillation."""
+    fields = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "intermediate_size": 8,
+        "image_size": 12,
+        "patch_size": 4,
+    }
+    model = build(model_type, fields)
+    kept: Kept = {}
+    layer = model.layers[1].attention
+    watch(layer.q_proj, kept, "q")
+    watch(layer.k_proj, kept, "k")
+    out = model(torch.randn(1, 3, 12, 12), output_attentions=True)
+    q, k = (heads_of(kept[x], 2) for x in "qk")
+    table = "embeddings.position_embeddings"
+    added = numbers(model.embeddings.position_embeddings[0])
+    seen = (q, k, out.attentions[1][0])
+    return case(model, fields, model_type, [table], seen, added=added)
+
+
 def inputs_file() -> list[Case]:
     """inputs.json: absolute positions and ALiBi."""
     bert = ("encoder.layer.1.attention.self", ("query", "key"))
@@ -205,7 +238,25 @@ def inputs_file() -> list[Case]:
     return [
         one_part("bert", TEXT, *bert, table),
         one_part("roberta", roberta, *bert, table),
-        gpt2(),
+        one_part("xlm-roberta", roberta, *bert, table),
+        one_part("camembert", roberta, *bert, table),
+        one_part("electra", {**TEXT, "embedding_size": 6}, *bert, table),
+        one_part(
+            "albert",
+            {**TEXT, "embedding_size": 6, "num_hidden_groups": 2},
+            "encoder.albert_layer_groups.1.albert_layers.0.attention",
+            ("query", "key"),
+            table,
+        ),
+        one_part(
+            "distilbert",
+            DISTILBERT,
+            "transformer.layer.1.attention",
+            ("q_lin", "k_lin"),
+            table,
+        ),
+        gpt("gpt2", 2),
+        gpt("gpt_bigcode", 1),
         one_part(
             "opt",
             OPT,
@@ -214,9 +265,14 @@ def inputs_file() -> list[Case]:
             "decoder.embed_positions",
         ),
         *two_parts("bart", BOTH),
+        *two_parts("mbart", BOTH),
+        *two_parts("plbart", BOTH),
+        *two_parts("blenderbot-small", BOTH),
         *two_parts("marian", BOTH),
         *two_parts("m2m_100", BOTH),
         *two_parts("whisper", WHISPER),
+        image("vit"),
+        image("deit"),
         *alibi_cases(),
         falcon(),
     ]

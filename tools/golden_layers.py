@@ -181,7 +181,7 @@ def xlnet() -> Case:
 def t5_cases() -> list[Case]:
     """Both parts, second layer, of T5 and its likes."""
     cases = []
-    for kind in ("t5", "umt5", "switch_transformers"):
+    for kind in ("t5", "mt5", "umt5", "switch_transformers"):
         model = build(kind, T5)
         kept: Kept = {}
         for part in ("encoder", "decoder"):
@@ -209,6 +209,32 @@ def t5_cases() -> list[Case]:
                 )
             )
     return cases
+
+
+def longt5() -> Case:
+    """The local encoder: blocks of radius + 1 tokens, each with its neighbours."""
+    radius = 2
+    fields = {**T5, "encoder_attention_type": "local", "local_radius": radius}
+    model = build("longt5", fields)
+    kept: Kept = {}
+    layer = model.encoder.block[1].layer[0].LocalSelfAttention
+    watch(layer.q, kept, "q")
+    watch(layer.k, kept, "k")
+    ids = torch.arange(2, 2 + TOKENS)[None]
+    out = model.encoder(input_ids=ids, output_attentions=True)
+    blocks = out.attentions[1][0]  # [block, heads, row in it, column of three]
+    block = radius + 1
+    prob = torch.zeros(2, TOKENS, TOKENS)
+    for m in range(TOKENS):
+        for n in range(TOKENS):
+            column = n - (m // block - 1) * block
+            if 0 <= column < 3 * block:
+                prob[:, m, n] = blocks[m // block, :, m % block, column]
+    q, k = (heads_of(kept[x], 2) for x in "qk")
+    table = [
+        "encoder.block.0.layer.0.LocalSelfAttention.relative_attention_bias.weight"
+    ]
+    return case(model, fields, "longt5", table, (q, k, prob), part="encoder")
 
 
 def image_cases() -> list[Case]:
@@ -302,5 +328,6 @@ def layers_file() -> list[Case]:
         text_case("roformer", {**TEXT, "embedding_size": 8}, roformer, []),
         xlnet(),
         *t5_cases(),
+        longt5(),
         *image_cases(),
     ]

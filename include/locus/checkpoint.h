@@ -94,12 +94,15 @@ Tensor ConvertLayout(const Tensor& weight, const HeadRows& rows,
 struct ConvertReport {
   int64_t layers = 0;   // that were changed
   int64_t tensors = 0;  // that were changed
+  int64_t files = 0;    // that were written, but for the index
 };
 
 // Rewrites a safetensors file for the other pair layout: the q and k
-// projections, their biases and their norms by channel, of every layer that
-// rotates. Everything else stays byte for byte. The config says the layout of
-// `in`, unless `from` does. Written beside `out` and renamed.
+// projections, separate or fused with v, their biases and their norms by
+// channel, of every layer that rotates. Everything else stays byte for byte.
+// Where `in` is the .index.json of a model in several files, `out` becomes a
+// folder with all of them and the index. The config says the layout of `in`,
+// unless `from` does. Written beside `out` and renamed.
 ConvertReport ConvertLayoutFile(const std::string& in, const std::string& out,
                                 std::string_view config_json, PairLayout to,
                                 std::optional<PairLayout> from = {});

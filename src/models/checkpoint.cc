@@ -3,57 +3,22 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <numeric>
 
 #include "core/fail.h"
 #include "models/byte_reader.h"
-#include "models/json.h"
+#include "models/gguf.h"
 #include "models/mapped_file.h"
+#include "models/shards.h"
 
 namespace locus::models {
-namespace {
-
-constexpr std::string_view kGgufMagic = "GGUF";
-
-// The shards that an index names, beside it.
-std::vector<std::string> Shards(const std::string& path) {
-  const MappedFile index = MapFile(path);
-  const Json json = ParseObject(
-      {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()},
-      "the index");
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object()) {
-    Fail("'{}' has no weight_map", path);
-  }
-  std::map<std::string, bool> names;
-  for (const auto& [tensor, file] : map->items()) {
-    const bool plain =
-        file.is_string() &&
-        file.get_ref<const std::string&>().find('/') == std::string::npos &&
-        file != "." && file != "..";
-    if (!plain) {
-      Fail("the index puts tensor '{}' into {}, which is no file beside it",
-           Printable(tensor), Shown(file));
-    }
-    names[file.get<std::string>()] = true;
-  }
-  std::vector<std::string> paths;
-  for (const auto& [name, used] : names) {
-    paths.push_back(
-        (std::filesystem::path(path).parent_path() / name).string());
-  }
-  return paths;
-}
-
-}  // namespace
-
 Checkpoint Checkpoint::Open(const std::string& path) {
   if (path.ends_with(".json")) {
     Checkpoint all;
     all.name_ = path;
-    for (const std::string& shard : Shards(path)) {
-      Checkpoint one = Open(shard);
+    const auto folder = std::filesystem::path(path).parent_path();
+    for (const auto& [shard, names] : ReadIndex(path)) {
+      Checkpoint one = Open((folder / shard).string());
       for (TensorEntry& entry : one.tensors_) {
         all.tensors_.push_back(std::move(entry));
       }
@@ -63,11 +28,8 @@ Checkpoint Checkpoint::Open(const std::string& path) {
     return all;
   }
   const MappedFile file = MapFile(path);
-  const bool gguf =
-      file.bytes.size() >= kGgufMagic.size() &&
-      std::memcmp(file.bytes.data(), kGgufMagic.data(), kGgufMagic.size()) == 0;
-  return gguf ? FromGguf(file.bytes, file.owner, path)
-              : FromSafetensors(file.bytes, file.owner, path);
+  return IsGguf(file.bytes) ? FromGguf(file.bytes, file.owner, path)
+                            : FromSafetensors(file.bytes, file.owner, path);
 }
 
 void Checkpoint::Index() {

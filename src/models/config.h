@@ -32,6 +32,9 @@ class Config {
 
   // Present and not null. Marks the key as used either way.
   bool Has(const char* key) const { return Find(key) != nullptr; }
+  // Not there at all: a null is there. Defaults of a model's own code stand in
+  // for absent keys only.
+  bool Absent(const char* key) const { return !object_->contains(key); }
 
   // A whole number in [lowest, highest]; the first reads a required key.
   int64_t Int(const char* key, int64_t lowest, int64_t highest) const;

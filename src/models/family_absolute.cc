@@ -157,9 +157,10 @@ void Bart(Reader& r) {
   r.Ignore({"static_position_embeddings", "normalize_before",
             "extra_pos_embeddings"});
   r.NoPosition(kPlain);
+  const int64_t offset = r.out.model_type == "blenderbot-small" ? 0 : 2;
   r.Learned(fmt::format("model.{}.embed_positions.weight",
                         encoder ? "encoder" : "decoder"),
-            length + 2, r.out.model_dim, 2);
+            length + offset, r.out.model_dim, offset);
 }
 
 void Marian(Reader& r) {
@@ -255,7 +256,8 @@ std::vector<Family> AbsoluteFamilies() {
       {{"BART",
         {"bart", "mbart", "plbart", "blenderbot-small"},
         "learned table, one a part",
-        "two more rows than positions; position p takes row p + 2"},
+        "two more rows than positions; position p takes row p + 2, but for "
+        "Blenderbot-small"},
        Bart},
       {{"M2M100",
         {"m2m_100"},

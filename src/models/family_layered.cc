@@ -21,15 +21,22 @@ std::string FullOrSliding(Reader& r, int64_t pattern) {
   return type;
 }
 
-// Qwen 2, 2.5 and 3: the last layers slide, if any does.
-void QwenWindow(Reader& r) {
+// Which layers of a Qwen slide, where its config has no `layer_types`.
+enum class QwenSlides { kLast, kFirstEven, kAll };
+
+// Qwen 2, 2.5 and 3: the last layers slide, if any does. Qwen 2 MoE: every
+// other one of the first. Qwen 3 MoE: all.
+void QwenWindow(Reader& r, QwenSlides which) {
   const bool use = r.c.FlagOr("use_sliding_window", false);
-  const auto width = r.c.MaybeInt("sliding_window", 1, kMostLength);
-  const auto full_layers = r.c.MaybeInt("max_window_layers", 0, kMostLayers);
+  const auto width = r.SlidingWindow(4096);
+  const int64_t border = r.c.IntOr("max_window_layers", 28, 0, kMostLayers);
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) {
-    type = use && width && r.out.layer >= full_layers.value_or(28) ? kSliding
-                                                                   : kFull;
+    const bool here = which == QwenSlides::kAll ? true
+                      : which == QwenSlides::kLast
+                          ? r.out.layer >= border
+                          : r.out.layer % 2 == 0 && r.out.layer < border;
+    type = use && width && here ? kSliding : kFull;
   }
   r.out.layer_type = type;
   if (type == kSliding) {
@@ -41,14 +48,26 @@ void QwenWindow(Reader& r) {
   }
 }
 
-void Qwen(Reader& r) {
-  r.Sizes();
-  QwenWindow(r);
+void Qwen(Reader& r, const SizeKeys& sizes, QwenSlides which) {
+  r.Sizes(sizes);
+  QwenWindow(r, which);
   r.Rope({});
 }
 
+void Qwen2(Reader& r) { Qwen(r, {.default_kv_heads = 32}, QwenSlides::kLast); }
+
+void Qwen3(Reader& r) {
+  Qwen(r, {.default_kv_heads = 32, .default_head_dim = 128}, QwenSlides::kLast);
+}
+
+void Qwen2Moe(Reader& r) {
+  Qwen(r, {.default_kv_heads = 16}, QwenSlides::kFirstEven);
+}
+
+void Qwen3Moe(Reader& r) { Qwen(r, {.default_kv_heads = 4}, QwenSlides::kAll); }
+
 void Gemma2(Reader& r) {
-  r.Sizes({.default_head_dim = 256});
+  r.Sizes({.default_kv_heads = 4, .default_head_dim = 256});
   if (FullOrSliding(r, 2) == kSliding) {
     r.CausalWindow(r.c.IntOr("sliding_window", 4096, 1, kMostLength));
   }
@@ -135,10 +154,12 @@ void GptOss(Reader& r) {
   r.Ignore({"sliding_window"});
   r.IgnoredUpstream("initial_context_length");
   r.Warn(
-      "each head has a learned sink (layers.{}.self_attn.sinks) in its "
-      "softmax: "
-      "multiply the output by sigmoid(lse - sink)",
-      r.out.layer);
+      "each head has a learned sink (self_attn.sinks of the layer) in its "
+      "softmax: multiply the output by sigmoid(lse - sink)");
+  if (!r.c.Has("rope_scaling") && !r.c.Has("rope_parameters")) {
+    r.Refuse("{} is missing: every gpt-oss scales by YaRN",
+             r.c.Path("rope_scaling"));
+  }
   r.Rope({.base = 150000.0});
 }
 
@@ -187,7 +208,7 @@ bool HasRope(Reader& r) {
 }
 
 void SmolLm3(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 4});
   const bool rope = HasRope(r);
   const bool use = r.c.FlagOr("use_sliding_window", false);
   const auto width = r.c.MaybeInt("sliding_window", 1, kMostLength);
@@ -236,16 +257,32 @@ void Llama4(Reader& r) {
 
 }  // namespace
 
-void ReadQwenWindow(Reader& r) { QwenWindow(r); }
+void ReadQwenWindow(Reader& r) { QwenWindow(r, QwenSlides::kLast); }
 
 std::vector<Family> LayeredFamilies() {
   return {
-      {{"Qwen 2, 2.5, 3",
-        {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"},
+      {{"Qwen 2, 2.5",
+        {"qwen2"},
         "RoPE, halves, base 1000000; YaRN where configured",
         "`sliding_window` counts only with `use_sliding_window`, and only from "
         "layer `max_window_layers` on"},
-       Qwen},
+       Qwen2},
+      {{"Qwen 2 MoE",
+        {"qwen2_moe"},
+        "RoPE, halves, base 1000000",
+        "with `use_sliding_window` the even layers below `max_window_layers` "
+        "slide"},
+       Qwen2Moe},
+      {{"Qwen 3",
+        {"qwen3"},
+        "RoPE, halves, base 1000000; YaRN where configured",
+        "`head_dim` is not hidden / heads; q and k are normalised first"},
+       Qwen3},
+      {{"Qwen 3 MoE",
+        {"qwen3_moe"},
+        "RoPE, halves, base 1000000",
+        "with `use_sliding_window` every layer slides"},
+       Qwen3Moe},
       {{"Gemma 2",
         {"gemma2"},
         "RoPE, halves; every other layer slides",

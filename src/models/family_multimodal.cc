@@ -11,9 +11,9 @@ void ReadQwenWindow(Reader& r);  // family_layered.cc
 
 namespace {
 
-void QwenVl(Reader& r, MRopeSections dealing, double base,
-            std::optional<std::array<int64_t, 3>> usual) {
-  r.Sizes();
+void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
+            double base, std::optional<std::array<int64_t, 3>> usual) {
+  r.Sizes(sizes);
   ReadQwenWindow(r);
   r.Rope({.base = base});
   if (r.out.rotary->changes_with_length) {
@@ -60,10 +60,16 @@ void QwenVl(Reader& r, MRopeSections dealing, double base,
                QueryTemperature{}, rotation));
 }
 
-void Qwen2Vl(Reader& r) { QwenVl(r, MRopeSections::kChunked, 1e6, {}); }
+void Qwen2Vl(Reader& r) {
+  QwenVl(r, {.default_kv_heads = 8}, MRopeSections::kChunked, 1e6, {});
+}
 
 void Qwen3Vl(Reader& r) {
-  QwenVl(r, MRopeSections::kInterleaved, 5e5, {{24, 20, 20}});
+  const bool experts = r.out.model_type.starts_with("qwen3_vl_moe");
+  QwenVl(r,
+         {.default_kv_heads = experts ? 16 : 32,
+          .default_head_dim = experts ? 0 : 128},
+         MRopeSections::kInterleaved, 5e5, {{24, 20, 20}});
 }
 
 }  // namespace

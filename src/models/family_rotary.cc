@@ -18,16 +18,32 @@ void Llama(Reader& r) {
   r.Rope({});
 }
 
-void Mistral(Reader& r) {
-  r.Sizes();
-  if (const auto window = r.c.MaybeInt("sliding_window", 1, kMostLength)) {
-    r.CausalWindow(*window);
-  }
-  r.Rope({});
+// A window in every layer, if there is one.
+void Sliding(Reader& r, const SizeKeys& sizes, std::optional<int64_t> usual,
+             const RopeDefaults& rope) {
+  r.Sizes(sizes);
+  if (const auto window = r.SlidingWindow(usual)) r.CausalWindow(*window);
+  r.Rope(rope);
 }
 
+void Mistral(Reader& r) {
+  constexpr int64_t kUsual = 4096;
+  if (r.c.Absent("sliding_window")) {
+    r.Warn(
+        "{} is absent, for which the model's own code takes {}; null is none",
+        r.c.Path("sliding_window"), kUsual);
+  }
+  Sliding(r, {.default_kv_heads = 8}, kUsual, {});
+}
+
+void Mixtral(Reader& r) {
+  Sliding(r, {.default_kv_heads = 8}, {}, {.base = 1e6});
+}
+
+void Starcoder2(Reader& r) { Sliding(r, {.default_kv_heads = 2}, {}, {}); }
+
 void Gemma(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 16, .default_head_dim = 256});
   if (r.c.FlagOr("use_bidirectional_attention", false)) r.out.causal = false;
   r.Rope({});
 }
@@ -40,24 +56,15 @@ void Phi2(Reader& r) {
 }
 
 void Phi3(Reader& r) {
-  r.Sizes();
-  if (const auto window = r.c.MaybeInt("sliding_window", 1, kMostLength)) {
-    r.CausalWindow(*window);
-  }
   // At the top level even of models that have no scaling.
   r.Ignore({"original_max_position_embeddings"});
-  r.Rope({.yarn_means_longrope = true});
+  Sliding(r, {}, {}, {.yarn_means_longrope = true});
 }
 
 void StableLm(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 32});
   r.Rope(
       {.partial = 0.25, .partial_keys = {"partial_rotary_factor", "rope_pct"}});
-}
-
-void Olmo(Reader& r) {
-  r.Sizes();
-  r.Rope({});
 }
 
 void Cohere(Reader& r) {
@@ -68,12 +75,23 @@ void Cohere(Reader& r) {
 }
 
 void Glm(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 2, .default_head_dim = 128});
   r.Rope({.layout = kInterleaved, .partial = 0.5});
 }
 
 void Glm4Moe(Reader& r) {
+  r.Sizes({.default_kv_heads = 8});
+  r.Rope({.partial = 0.5});
+}
+
+void Nemotron(Reader& r) {
   r.Sizes();
+  r.Rope({.partial = 0.5});
+}
+
+// No grouped heads.
+void Persimmon(Reader& r) {
+  r.Sizes({.kv_heads = {}, .head_dim = {}});
   r.Rope({.partial = 0.5});
 }
 
@@ -111,7 +129,7 @@ void GptJ(Reader& r) {
 
 void GptNeoX(Reader& r) {
   r.Sizes({.kv_heads = {}, .head_dim = {}});
-  r.Rope({.partial = 0.25,
+  r.Rope({.partial = r.out.model_type == "gpt_neox" ? 0.25 : 1.0,
           .base_keys = {"rotary_emb_base", "rope_theta"},
           .partial_keys = {"rotary_pct", "partial_rotary_factor"}});
 }
@@ -158,23 +176,18 @@ void Baichuan7(Reader& r) {
 }
 
 void Ernie(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 2, .default_head_dim = 128});
   r.Rope({.layout = kInterleaved, .base = 500000.0});
 }
 
 void Helium(Reader& r) {
-  r.Sizes();
+  r.Sizes({.default_kv_heads = 20, .default_head_dim = 128});
   r.Rope({.layout = kInterleaved, .base = 100000.0});
 }
 
 void Granite(Reader& r) {
   r.Sizes();
   r.out.scale = r.c.NumberOr("attention_multiplier", 1.0, 1e-9, 1e9);
-  r.Rope({});
-}
-
-void HunYuan(Reader& r) {
-  r.Sizes();
   r.Rope({});
 }
 
@@ -223,7 +236,8 @@ std::vector<Family> RotaryFamilies() {
       {{"GPT-NeoX",
         {"gpt_neox", "gpt_neox_japanese"},
         "RoPE, halves, first quarter of the head",
-        "`rotary_pct` and `rotary_emb_base` instead of the usual names"},
+        "`rotary_pct` and `rotary_emb_base` instead of the usual names; the "
+        "Japanese one turns the whole head where `rotary_pct` is absent"},
        GptNeoX},
       {{"PaLM-style",
         {"palm"},
@@ -231,16 +245,27 @@ std::vector<Family> RotaryFamilies() {
         "one key head for all query heads"},
        Palm},
       {{"LLaMA",
-        {"llama", "aquila", "internlm", "internlm2", "yi", "minicpm3"},
+        {"llama", "aquila", "internlm", "internlm2", "Yi"},
         "RoPE, halves; 3.1 and later with llama3 scaling",
         "halves in Hugging Face weights, interleaved in Meta's and GGUF's; "
         "`head_dim` may differ from hidden / heads"},
        Llama},
-      {{"Mistral, Mixtral",
-        {"mistral", "mixtral", "starcoder2"},
-        "RoPE, halves, sliding window where set",
-        "a window of W sees W keys, the query's own among them"},
+      {{"Mistral",
+        {"mistral"},
+        "RoPE, halves, sliding window",
+        "a window of W sees W keys, the query's own among them; an absent "
+        "`sliding_window` is 4096, null is none"},
        Mistral},
+      {{"Mixtral",
+        {"mixtral"},
+        "RoPE, halves, base 1000000, sliding window where set",
+        "the base is not 10000 where `rope_theta` is absent"},
+       Mixtral},
+      {{"StarCoder 2",
+        {"starcoder2"},
+        "RoPE, halves, sliding window where set",
+        ""},
+       Starcoder2},
       {{"Gemma",
         {"gemma"},
         "RoPE, halves, head_dim 256",
@@ -262,12 +287,14 @@ std::vector<Family> RotaryFamilies() {
         "RoPE, halves, quarter of the head",
         "`rope_pct` in old configs"},
        StableLm},
-      {{"OLMo 1, 2", {"olmo", "olmo2", "olmoe"}, "RoPE, halves", ""}, Olmo},
-      {{"Persimmon, Nemotron",
-        {"persimmon", "nemotron"},
+      {{"OLMo 1, 2", {"olmo", "olmo2", "olmoe"}, "RoPE, halves", ""}, Llama},
+      {{"Persimmon",
+        {"persimmon"},
         "RoPE, halves, half of the head",
-        ""},
-       Glm4Moe},
+        "q, k and v of a head stand together in one weight"},
+       Persimmon},
+      {{"Nemotron", {"nemotron"}, "RoPE, halves, half of the head", ""},
+       Nemotron},
       {{"Cohere",
         {"cohere"},
         "RoPE, interleaved",
@@ -301,7 +328,7 @@ std::vector<Family> RotaryFamilies() {
         {"hunyuan_v1_dense"},
         "RoPE, halves, NTK by alpha",
         "`dynamic` with `alpha` is a fixed base"},
-       HunYuan},
+       Llama},
       {{"Nomic",
         {"nomic_bert"},
         "RoPE, halves, base 1000, bidirectional",

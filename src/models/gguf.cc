@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "models/byte_reader.h"
 
@@ -229,10 +230,16 @@ void Place(std::vector<Placed>& tensors, std::span<const std::byte> data,
 
 }  // namespace
 
+bool IsGguf(std::span<const std::byte> bytes) {
+  constexpr std::string_view kMagic = "GGUF";
+  return bytes.size() >= kMagic.size() &&
+         std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
 Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name) {
   ByteReader in(bytes, name);
-  // "GGUF", little-endian.
-  if (in.Number<uint32_t>() != 0x46554747U) Fail("'{}' is not GGUF", name);
+  if (!IsGguf(bytes)) Fail("'{}' is not GGUF", name);
+  in.Skip(1, 4);
   const auto version = in.Number<uint32_t>();
   if (version != 2 && version != 3) {
     Fail("'{}' is GGUF of version {}; versions 2 and 3 are read, little-endian",

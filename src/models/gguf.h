@@ -22,6 +22,9 @@ struct Gguf {
   std::vector<TensorEntry> tensors = {};
 };
 
+// Whether a file begins as one of these.
+bool IsGguf(std::span<const std::byte> bytes);
+
 Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name);
 
 }  // namespace locus::models

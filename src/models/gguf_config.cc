@@ -93,6 +93,8 @@ class Translation {
     Number("embedding_length", names.width);
     PerLayer("attention.head_count", names.heads, layer);
     const auto kv = PerLayer("attention.head_count_kv", names.kv_heads, layer);
+    // Here an absent number never means a default of the model's own code.
+    if (!kv && names.kv_heads != nullptr) config_[names.kv_heads] = nullptr;
     Number("block_count", names.layers);
     Number("context_length", names.length);
     Widths(type, kv);
@@ -212,10 +214,9 @@ class Translation {
     const int64_t size = head                     ? *head
                          : heads > 0 && width > 0 ? width / heads
                                                   : int64_t{0};
-    if (head && type != "gpt2" && type != "mpt" && type != "bloom" &&
-        type != "bert" && type != "falcon" && type != "gpt_neox" &&
-        type != "baichuan") {
-      config_["head_dim"] = *head;
+    if (type != "gpt2" && type != "mpt" && type != "bloom" && type != "bert" &&
+        type != "falcon" && type != "gpt_neox" && type != "baichuan") {
+      config_["head_dim"] = head ? Json(*head) : Json(nullptr);
     }
     if (!rotary || size == 0 || *rotary == size) return;
     if (*rotary > size) {

@@ -65,10 +65,16 @@ void Reader::Sizes(const SizeKeys& keys) {
   const int64_t width = c.IntOf(keys.model_dim, 1, kMostWidth);
   const int64_t heads = required(
       keys.q_heads, size(keys.q_heads, keys.default_heads, kMostHeads));
-  const int64_t kv = size(
-      keys.kv_heads, keys.default_kv_heads != 0 ? keys.default_kv_heads : heads,
-      kMostHeads);
-  int64_t head_dim = size(keys.head_dim, keys.default_head_dim, kMostWidth);
+  const auto absent = [&](const Names& names) {
+    return std::ranges::all_of(
+        names, [&](const char* name) { return c.Absent(name); });
+  };
+  const bool usual_kv = keys.default_kv_heads != 0 && absent(keys.kv_heads);
+  const int64_t kv =
+      size(keys.kv_heads, usual_kv ? keys.default_kv_heads : heads, kMostHeads);
+  int64_t head_dim =
+      size(keys.head_dim, absent(keys.head_dim) ? keys.default_head_dim : 0,
+           kMostWidth);
   if (head_dim == 0) {
     if (width % heads != 0) {
       Fail("{} = {} is not a multiple of {} = {}, and no head_dim is given",
@@ -103,6 +109,11 @@ std::string Reader::LayerType(const Names& known) {
 
 void Reader::CausalWindow(int64_t width) {
   out.window = Window{.left = width - 1, .right = 0};
+}
+
+std::optional<int64_t> Reader::SlidingWindow(std::optional<int64_t> usual) {
+  const char* key = "sliding_window";
+  return c.Absent(key) ? usual : c.MaybeInt(key, 1, kMostLength);
 }
 
 void Reader::Attend(std::string name, std::string words,

@@ -24,7 +24,9 @@ struct SizeKeys {
   Names layers = {"num_hidden_layers"};
   Names length = {"max_position_embeddings"};
   bool length_required = true;
-  // Where a config may leave a size out; 0: it may not.
+  // What the model's own code takes where a config leaves a size out; 0: it may
+  // not, or for key heads and widths of heads, that which null means: as many
+  // as query heads, and model_dim / heads.
   int64_t default_heads = 0;
   int64_t default_kv_heads = 0;
   int64_t default_head_dim = 0;
@@ -91,6 +93,9 @@ class Reader {
   std::string LayerType(const Names& known);
   // Query m sees n with 0 <= m - n < width.
   void CausalWindow(int64_t width);
+  // The width under `sliding_window`; `usual` if the key is absent, nothing if
+  // it is null.
+  std::optional<int64_t> SlidingWindow(std::optional<int64_t> usual = {});
 
   // Attention turns q and k.
   void Rope(const RopeDefaults& defaults);

@@ -34,17 +34,19 @@ std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
   if (old && !old->Keys().empty()) return old;
   if (!current || current->Keys().empty()) return std::nullopt;
   if (d.layer_type.empty()) return current;
-  // Nested by layer type if every value is an object or null.
+  // Nested by layer type if one is among the keys: then all are.
+  const auto is_type = [](const std::string& key) {
+    return key == "full_attention" || key == "sliding_attention" ||
+           key == "chunked_attention";
+  };
   const auto keys = current->Keys();
-  const bool nested = std::ranges::all_of(keys, [&](const std::string& key) {
-    const Json* value = current->Find(key.c_str());
-    return value == nullptr || value->is_object();
-  });
-  if (!nested) return current;
+  if (std::ranges::none_of(keys, is_type)) return current;
   for (const std::string& key : keys) {
-    if (key != "full_attention" && key != "sliding_attention" &&
-        key != "chunked_attention") {
+    const Json* value = current->Find(key.c_str());
+    if (!is_type(key)) {
       r.Refuse("{} is not a type of layer", current->Path(key));
+    } else if (value != nullptr && !value->is_object()) {
+      Fail("{} must be an object, got {}", current->Path(key), Shown(*value));
     }
   }
   return current->MaybeObject(d.layer_type.c_str());
@@ -297,11 +299,9 @@ std::string Words(const RotaryFacts& facts, const LayerPosition& out) {
 
 void Reader::Rope(const RopeDefaults& d) {
   auto scaling = ScalingObject(*this, d);
-  if (d.unscaled && c.Has("rope_scaling")) {
-    // The old spelling concerns the other layers.
-    for (const std::string& key : scaling->Keys()) scaling->Find(key.c_str());
-    scaling.reset();
-  }
+  // The old spelling concerns the other layers: it is only looked at.
+  std::optional<Config> elsewhere;
+  if (d.unscaled && c.Has("rope_scaling")) std::swap(scaling, elsewhere);
   RotaryFacts facts;
   facts.layout = options.layout.value_or(d.layout);
   facts.base = InsideOrBeside(*this, scaling, "rope_theta", d.base_keys, 1.0001,
@@ -334,6 +334,13 @@ void Reader::Rope(const RopeDefaults& d) {
   if (scaling) {
     rope.scaling =
         ScalingReader{*this, *scaling, d, facts, facts.rotary_dim / 2}.Read();
+  }
+  if (elsewhere) {
+    LayerPosition other = out;
+    RotaryFacts unused = facts;
+    Reader reader(c, options, other);
+    ScalingReader{reader, *elsewhere, d, unused, facts.rotary_dim / 2}.Read();
+    elsewhere->Find("rope_theta");
   }
   rope.softmax_factor = out.softmax_factor;
   rope.temperature_beta = out.temperature.beta;

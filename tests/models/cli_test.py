@@ -105,6 +105,46 @@ class Explain(Folder):
             "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         )
 
+    def test_layers_that_differ_in_names_alone(self) -> None:
+        fields = {
+            "model_type": "umt5",
+            "d_model": 8,
+            "d_kv": 4,
+            "num_heads": 2,
+            "num_layers": 12,
+        }
+        path = self.write("c", fields)
+        code, out, _ = run("explain", path)
+        self.assertEqual(code, 0)
+        for part in ("encoder", "decoder"):
+            self.assertIn(f"{part} layers 0-11\n", out)
+            self.assertIn(f"{part}.block.N.layer.0.SelfAttention", out)
+        self.assertIn("scale       1, not 1/sqrt(4)", out)
+        # A program gets every name.
+        groups = json.loads(run("explain", path, "--json")[1])["groups"]
+        self.assertEqual(len(groups), 24)
+        self.assertEqual(groups[0]["terms"], ["bias"])
+        self.assertIn("block.11.", groups[-1]["attention"]["tensors"][0]["name"])
+
+    def test_equal_wavelengths_are_drawn_once(self) -> None:
+        fields = {
+            "model_type": "gpt_oss",
+            "hidden_size": 2880,
+            "num_attention_heads": 64,
+            "num_hidden_layers": 24,
+            "max_position_embeddings": 131072,
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 32.0,
+                "original_max_position_embeddings": 4096,
+                "truncate": False,
+            },
+        }
+        out = run("explain", self.write("c", fields))[1]
+        self.assertEqual(out.count("decoder layers"), 2)
+        self.assertEqual(out.count("131072 positions, trained"), 1)
+        self.assertIn("cos and sin x 1.346574", out)
+
     def test_differences(self) -> None:
         a = self.write("a.json", LLAMA)
         b = self.write(
@@ -115,6 +155,11 @@ class Explain(Folder):
         self.assertEqual(code, 1)
         self.assertIn("rotary.base: 500000.0 -> 10000.0 (decoder 0-3)", out)
         self.assertIn("b.json has decoder 4", out)
+        self.assertIn("rotary.frequencies: 63 of 64 differ (decoder 0-3)", out)
+        code, out, _ = run("explain", a, self.write("g", GEMMA3))
+        self.assertEqual(code, 1)
+        self.assertIn('window: none -> {"left":511,"right":0} (decoder 0-3)', out)
+        self.assertIn("rotary.frequencies: 64 numbers -> 128 (decoder 0-3)", out)
 
     def test_strictness(self) -> None:
         path = self.write("c", {**LLAMA, "rope_ratio": 2})
@@ -136,6 +181,10 @@ class Explain(Folder):
             ["explain", self.write("d", LLAMA), "--layer", "9"],
             ["explain", self.write("e", LLAMA), "--layer", "x"],
             ["explain", self.write("f", LLAMA), "--part", "encoder"],
+            ["explain", self.write("g", LLAMA), "b", "c"],
+            ["explain", self.write("h.gguf", LLAMA)],
+            ["explain", self.write("i", {**LLAMA, "hidden_size": "4096"})],
+            ["explain", self.write("j", {**LLAMA, "rope_theta": -1})],
         ):
             code, out, err = run(*args)
             self.assertEqual((code, out), (2, ""), args)
@@ -175,7 +224,7 @@ class Convert(Folder):
             "convert-layout", str(source), str(made), "--to", "interleaved"
         )
         self.assertEqual((code, err), (0, ""))
-        self.assertIn("2 tensors of 1 layers are now interleaved", out)
+        self.assertIn("2 tensors of 1 layer in 1 file are now interleaved", out)
         q = struct.unpack("<16f", made.read_bytes()[-128:-64])
         self.assertEqual(q[:8], (0, 4, 1, 5, 2, 6, 3, 7))
         self.assertEqual(made.read_bytes()[-32:], original[-32:])

@@ -3,7 +3,10 @@
 #define LOCUS_TESTS_MODELS_FILES_H_
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +23,13 @@ void Append(std::string& bytes, T value) {
 
 inline std::span<const std::byte> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+inline std::string Slurp(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 // A header as given, padded to 8 bytes as writers do, and data.

@@ -78,7 +78,11 @@ TEST(GoldenTablesTest, AlibiSlopes) {
 }
 
 TEST(GoldenTablesTest, Sinusoids) {
-  for (const GoldenJson& c : Named("tables.json", "sinusoidal")) {
+  auto cases = Named("tables.json", "sinusoidal");
+  for (GoldenJson& c : Named("formulas.json", "sinusoidal")) {
+    cases.push_back(std::move(c));
+  }
+  for (const GoldenJson& c : cases) {
     const LayerPosition p =
         FromConfig(c["config"].dump(), ReadOptions{.part = "encoder"});
     SCOPED_TRACE(p.model_type);
@@ -123,13 +127,13 @@ TEST(GoldenTablesTest, VitResizes) {
 // Attention's probabilities: what it makes of the identity as values.
 void ExpectProbabilities(const GoldenJson& c, const TensorLookup& find) {
   const Tensor q = GoldenTensor(c["q"], 1), k = GoldenTensor(c["k"], 1);
-  const int64_t length = q.size(2), heads = q.size(1);
+  const int64_t length = q.size(2), heads = q.size(1), kv_heads = k.size(1);
   const LayerPosition p =
       FromConfig(c["config"].dump(), ReadOptions{.layer = c.value("layer", 0),
                                                  .part = c.value("part", ""),
                                                  .length = length});
-  Tensor values = Tensor::Zeros(DType::kF64, {1, heads, length, length});
-  for (int64_t i = 0; i < heads * length; ++i) {
+  Tensor values = Tensor::Zeros(DType::kF64, {1, kv_heads, length, length});
+  for (int64_t i = 0; i < kv_heads * length; ++i) {
     values.MutableData<double>()[i * length + i % length] = 1.0;
   }
   const auto encoding = Build(p.attention, find);
@@ -201,16 +205,25 @@ std::vector<GoldenJson> Layers(const std::string& file) {
 
 TEST(GoldenTablesTest, LayersWithTables) {
   const auto cases = Layers("layers.json");
-  EXPECT_EQ(cases.size(), 14u);
+  EXPECT_EQ(cases.size(), 17u);
   for (const GoldenJson& c : cases) {
     SCOPED_TRACE(c["config"]["model_type"].get<std::string>());
     ExpectProbabilities(c, TensorsOf(c));
   }
 }
 
+TEST(GoldenTablesTest, LayersByPublishedFormulas) {
+  const auto cases = Layers("formulas.json");
+  EXPECT_EQ(cases.size(), 2u);
+  for (const GoldenJson& c : cases) {
+    SCOPED_TRACE(c["config"]["model_type"].get<std::string>());
+    ExpectProbabilities(c, {});
+  }
+}
+
 TEST(GoldenTablesTest, LayersWithPositionsInTheInput) {
   const auto cases = Layers("inputs.json");
-  EXPECT_EQ(cases.size(), 15u);
+  EXPECT_EQ(cases.size(), 29u);
   int with_rows = 0;
   for (const GoldenJson& c : cases) {
     SCOPED_TRACE(c["config"]["model_type"].get<std::string>() + " " +
@@ -232,7 +245,7 @@ TEST(GoldenTablesTest, LayersWithPositionsInTheInput) {
       }
     }
   }
-  EXPECT_EQ(with_rows, 12);
+  EXPECT_EQ(with_rows, 26);
 }
 
 }  // namespace

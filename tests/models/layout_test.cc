@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "locus/encodings/rope.h"
 #include "locus/error.h"
@@ -102,13 +101,6 @@ TEST(LayoutTest, SmallestCase) {
 const char* const kConfig = R"({"model_type": "qwen3", "hidden_size": 8,
     "head_dim": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
     "num_hidden_layers": 1, "max_position_embeddings": 16})";
-
-std::string Slurp(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class LayoutFileTest : public testing::Test {
  protected:

@@ -10,7 +10,7 @@ clang=$(command -v clang++ || command -v clang++-14) || {
   exit 1
 }
 cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >/dev/null
-cmake --build "$build" --parallel 1 >/dev/null
+cmake --build "$build" --parallel 2 >/dev/null
 for reader in config safetensors gguf; do
   # New finds go beside the build, not into the kept corpus. 512 MB is far above
   # what a file of 64 KiB may cost.

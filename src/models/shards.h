@@ -1,0 +1,18 @@
+// The index of a checkpoint in several files.
+#ifndef LOCUS_SRC_MODELS_SHARDS_H_
+#define LOCUS_SRC_MODELS_SHARDS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace locus::models {
+
+// The tensors of each file that model.safetensors.index.json names. Files are
+// plain names beside the index; anything else throws Error.
+std::map<std::string, std::vector<std::string>> ReadIndex(
+    const std::string& path);
+
+}  // namespace locus::models
+
+#endif  // LOCUS_SRC_MODELS_SHARDS_H_
