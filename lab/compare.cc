@@ -6,8 +6,9 @@
 #include <cstdio>
 
 #include "lab/compare_job.h"
+#include "lab/compare_open.h"
+#include "lab/compare_parts.h"
 #include "lab/compare_pool.h"
-#include "lab/compare_stop.h"
 #include "lab/compare_study.h"
 #include "lab/progress.h"
 #include "lab/report.h"
@@ -43,76 +44,6 @@ std::string Progressed(const Study& study) {
                      study.plan.size());
 }
 
-Study Begin(const CompareOptions& options) {
-  Study study = MakeStudy(options.folder, options.given, options.command);
-  ClearFolder(options.folder);
-  SaveStudy(study);
-  return study;
-}
-
-Study Resume(const CompareOptions& options) {
-  auto stored = OpenStudy(options.folder);
-  if (!stored) {
-    throw Error(
-        fmt::format("there is no study in {} to resume; start one "
-                    "without --resume",
-                    options.folder.string()));
-  }
-  Given given = stored->given;
-  for (const auto& [name, value] : StudyOptions(options.given)) {
-    given[name] = value;
-  }
-  const std::string difference = Difference(*stored, given);
-  if (!difference.empty()) {
-    throw Error(fmt::format(
-        "the study in {} has other settings: {}; make that the same, or start "
-        "anew with --fresh",
-        options.folder.string(), difference));
-  }
-  return std::move(*stored);
-}
-
-// A finished one of this very version, or nothing to lose.
-bool MayReplace(const fs::path& folder) {
-  const fs::path path = ResultsPath(folder);
-  if (!fs::exists(folder / "study.json")) return true;
-  if (!fs::exists(path)) return false;
-  const Json results =
-      Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
-  return results.is_object() && !results.value("interrupted", true);
-}
-
-[[noreturn]] void RefuseUnfinished(const CompareOptions& options,
-                                   const std::string& why) {
-  throw Error(fmt::format(
-      "{} holds an unfinished study{}; continue it with --resume, discard it "
-      "with --fresh, or choose another folder by --out",
-      options.folder.string(), why));
-}
-
-Study Open(const CompareOptions& options) {
-  switch (options.existing) {
-    case Existing::kResume:
-      return Resume(options);
-    case Existing::kReplace:
-      return Begin(options);
-    case Existing::kContinue: {
-      if (!fs::exists(options.folder / "study.json")) return Begin(options);
-      const bool replaceable = MayReplace(options.folder);
-      const auto stored = OpenStudy(options.folder);
-      const std::string difference = Difference(*stored, options.given);
-      if (difference.empty()) return *stored;
-      if (replaceable) return Begin(options);
-      RefuseUnfinished(options,
-                       fmt::format(" of other settings ({})", difference));
-    }
-    case Existing::kRefuse:
-      break;
-  }
-  if (!MayReplace(options.folder)) RefuseUnfinished(options, "");
-  return Begin(options);
-}
-
 // Seconds of earlier sessions; a session that was killed is not counted.
 double EarlierSeconds(const Study& study) {
   const fs::path path = study.folder / "runs" / "seconds.json";
@@ -135,8 +66,8 @@ void Show(const CompareOptions& options, const Json& results) {
   } else {
     Emit(ReportText(results));
     Emit(fmt::format("\nreport: {}\ndata:   {}\n",
-                     ReportPath(options.folder).string(),
-                     ResultsPath(options.folder).string()));
+                     ReportPath(options.request.folder).string(),
+                     ResultsPath(options.request.folder).string()));
   }
 }
 
@@ -149,27 +80,25 @@ void DropCheckpoints(const Study& study) {
 }
 
 std::string ResumeCommand(const CompareOptions& options) {
-  return fmt::format("locus compare --resume --out {}",
-                     options.folder.string());
+  const int ranks = options.request.ranks;
+  return fmt::format("{}locus compare --resume --out {}",
+                     ranks > 1 ? fmt::format("mpirun -n {} ", ranks) : "",
+                     options.request.folder.string());
 }
 
 }  // namespace
 
-int Compare(const CompareOptions& options) {
-  Resolve(options.given);  // nothing is touched for the sake of a slip
-  MakeFolder(options.folder);
-  const FolderLock lock(options.folder);
-  HearSignals(/*interrupt=*/true);
-  const Study study = Open(options);
-  CheckCheckpoints(study);
-  MakeFolder(study.folder / "runs");
-  const size_t before = NumDone(study);
-  Say(before == 0 ? fmt::format("{} jobs, {} at a time", study.plan.size(),
-                                options.workers)
-                  : fmt::format("continuing: {}", Progressed(study)));
+void SayWhatIsToDo(const CompareOptions& options, const Study& study) {
+  const int ranks = options.request.ranks;
+  Say(NumDone(study) == 0
+          ? fmt::format("{} jobs, {} at a time{}", study.plan.size(),
+                        options.workers,
+                        ranks > 1 ? fmt::format(" on {} ranks", ranks) : "")
+          : fmt::format("continuing: {}", Progressed(study)));
+}
 
-  const Outcome outcome = RunJobs(
-      study, {.workers = options.workers, .save_every = options.save_every});
+int Conclude(const CompareOptions& options, const Study& study,
+             const Outcome& outcome) {
   if (!outcome.storage_error.empty()) throw StorageError(outcome.storage_error);
   const double seconds = EarlierSeconds(study) + outcome.seconds;
   KeepSeconds(study, seconds);
@@ -192,13 +121,21 @@ int Compare(const CompareOptions& options) {
   return kSomeFailed;
 }
 
+int Compare(const CompareOptions& options) {
+  const OpenedStudy opened(options);
+  SayWhatIsToDo(options, opened.study());
+  return Conclude(options, opened.study(),
+                  RunJobs(opened.study(), {.workers = options.workers,
+                                           .save_every = options.save_every}));
+}
+
 int Redraw(const CompareOptions& options) {
-  const fs::path path = ResultsPath(options.folder);
+  const fs::path path = ResultsPath(options.request.folder);
   if (!fs::exists(path)) {
     throw Error(
         fmt::format("there is no results.json in {}; make one with "
                     "locus compare",
-                    options.folder.string()));
+                    options.request.folder.string()));
   }
   const Json results =
       Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
@@ -207,7 +144,7 @@ int Redraw(const CompareOptions& options) {
         fmt::format("{} is not a results file of schema 1", path.string()));
   }
   try {
-    WriteFile(ReportPath(options.folder), ReportHtml(results));
+    WriteFile(ReportPath(options.request.folder), ReportHtml(results));
     Show(options, results);
   } catch (const Json::exception& e) {
     throw Error(fmt::format("{} lacks something that the report shows: {}",
@@ -216,9 +153,11 @@ int Redraw(const CompareOptions& options) {
   return kFine;
 }
 
-int ShowPlan(const CompareOptions& options) {
-  const Study study = MakeStudy(options.folder, options.given, options.command);
-  const double rate = MeasureRate(study);
+int ShowPlan(const CompareOptions& options, const Ranks& ranks) {
+  Study study;
+  Together(ranks, [&] { study = MakeStudy(options.request); });
+  const double rate = MeasureRate(study, ranks);
+  if (!ranks.first()) return kFine;
   const double seconds = EstimateSeconds(study.plan, options.workers, rate);
   if (options.json) {
     Json jobs = Json::array();

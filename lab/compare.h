@@ -2,10 +2,8 @@
 #ifndef LOCUS_LAB_COMPARE_H_
 #define LOCUS_LAB_COMPARE_H_
 
-#include <filesystem>
-#include <string>
-
-#include "lab/config.h"
+#include "lab/compare_study.h"
+#include "lab/ranks.h"
 
 namespace locus::lab {
 
@@ -25,9 +23,7 @@ enum class Existing : uint8_t {
 };
 
 struct CompareOptions {
-  Given given = {};
-  std::filesystem::path folder = "results";
-  std::string command = {};  // as it was typed
+  StudyRequest request = {};
   Existing existing = Existing::kRefuse;
   int workers = 1;
   double save_every = 1.0;  // seconds between checkpoints
@@ -36,8 +32,12 @@ struct CompareOptions {
 
 // Each returns an exit code and throws Error.
 int Compare(const CompareOptions& options);
-int Redraw(const CompareOptions& options);    // --plot-only
-int ShowPlan(const CompareOptions& options);  // --dry-run
+// Every rank calls it: they train each run together, one run after another. The
+// first rank alone touches the folder, tells and measures; what it found is the
+// exit code of all.
+int CompareOnRanks(const CompareOptions& options, const Ranks& ranks);
+int Redraw(const CompareOptions& options);                        // --plot-only
+int ShowPlan(const CompareOptions& options, const Ranks& ranks);  // --dry-run
 
 }  // namespace locus::lab
 

@@ -2,32 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <string>
+#include <new>
 
-#include "locus/error.h"
+#include "lab/compare_worker.h"
+#include "lab/memory.h"
 
 namespace locus::lab {
+
 bool DoJob(const JobContext& context) {
-  MakeFolder(context.study.JobFolder(context.job));
+  ResetPeak();  // the process may have done other jobs before
+  Together(context.ranks, [&] {
+    if (context.ranks.first()) MakeFolder(context.study.JobFolder(context.job));
+  });
   if (context.job.kind != JobKind::kCost) return TrainAndEvaluate(context);
   Measure(context);
   return true;
 }
 
-Json NumberJson(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
+JobOutcome TryJob(const JobContext& context) {
+  try {
+    return {.code = DoJob(context) ? kWorkerDone : kWorkerStopped};
+  } catch (const LostRanks&) {
+    throw;
+  } catch (const StorageError& e) {
+    return {.code = kWorkerNoRoom, .error = e.what()};
+  } catch (const std::bad_alloc&) {
+    return {.code = kWorkerFailed,
+            .error = "not enough memory for a run of this size"};
+  } catch (const std::exception& e) {
+    return {.code = kWorkerFailed, .error = e.what()};
+  }
 }
 
-double PeakMemory() {
-  // Not getrusage: its peak includes the process before exec.
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  double kilobytes = 0;
-  while (status >> word) {
-    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024.0;
-  }
-  return 0;
+Json NumberJson(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
 double Quantile(std::vector<double> values, double share) {

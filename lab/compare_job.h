@@ -7,18 +7,23 @@
 #include <string>
 
 #include "lab/compare_study.h"
+#include "lab/ranks.h"
 
 namespace locus::lab {
 
 struct JobContext {
   const Study& study;
   const Job& job;
-  double save_every = 1.0;  // seconds
+  const Ranks& ranks = Alone();  // that share the job
+  double save_every = 1.0;       // seconds
   std::function<void(const std::string& line)> tell = {};
 };
 
 // The result is in two parts: "answer", the same bits whenever and however
 // often the job was interrupted, and "cost", times and memory.
+//
+// With several ranks, the first one alone reads and writes files and is told
+// what to tell; all of them stop, or throw, after the same step.
 //
 // Returns false if it stopped early because that was wished. Throws Error.
 bool DoJob(const JobContext& context);
@@ -27,14 +32,20 @@ bool DoJob(const JobContext& context);
 bool TrainAndEvaluate(const JobContext& context);
 void Measure(const JobContext& context);
 
-// Operations (as plan.h counts them) that a worker does in a second, from a few
+// How a job went: an exit code of compare_worker.h, and what was wrong.
+struct JobOutcome {
+  int code = 0;
+  std::string error = {};
+};
+// As DoJob, with every exception but LostRanks made one sentence.
+JobOutcome TryJob(const JobContext& context);
+
+// Operations (as plan.h counts them) that the ranks do in a second, from a few
 // steps of the first job.
-double MeasureRate(const Study& study);
+double MeasureRate(const Study& study, const Ranks& ranks);
 
 // NaN and infinities have no place in JSON.
 Json NumberJson(double value);
-// Peak of this process' resident memory in bytes.
-double PeakMemory();
 // Of a list that is not empty.
 double Quantile(std::vector<double> values, double share);
 

@@ -56,10 +56,11 @@ void Measure(const JobContext& context) {
                    {"cost", {{"rows", rows}}}});
 }
 
-double MeasureRate(const Study& study) {
-  const std::optional<Corpus> corpus = OpenCorpus(study.settings);
+double MeasureRate(const Study& study, const Ranks& ranks) {
+  std::optional<Corpus> corpus;
+  Together(ranks, [&] { corpus = OpenCorpus(study.settings); });
   const RunSpec& spec = study.plan.front().spec;
-  Run run(spec, corpus ? &*corpus : nullptr);
+  Run run(spec, corpus ? &*corpus : nullptr, ranks);
   run.Step();  // allocates
   constexpr int kSteps = 5;
   const auto start = std::chrono::steady_clock::now();

@@ -84,7 +84,9 @@ class Pool {
   Pool(const Study& study, const PoolOptions& options)
       : study_(study), options_(options) {
     for (const Job& job : study.plan) {
-      if (!study.IsDone(job)) waiting_.push_back(job);
+      const bool wanted =
+          !options.measurements_only || job.kind == JobKind::kCost;
+      if (wanted && !study.IsDone(job)) waiting_.push_back(job);
     }
   }
 
@@ -99,6 +101,7 @@ class Pool {
       if (running_.empty()) break;
       Listen();
       line.Show();
+      if (options_.meanwhile) options_.meanwhile();
     }
     outcome_.stopped = outcome_.storage_error.empty() && StopWishes() > 0;
     outcome_.seconds =

@@ -2,6 +2,7 @@
 #ifndef LOCUS_LAB_COMPARE_POOL_H_
 #define LOCUS_LAB_COMPARE_POOL_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace locus::lab {
 struct PoolOptions {
   int workers = 1;
   double save_every = 1.0;  // seconds between checkpoints of a worker
+  bool measurements_only = false;
+  std::function<void()> meanwhile = {};  // called several times a second
 };
 
 struct Failure {

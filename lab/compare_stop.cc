@@ -15,6 +15,7 @@ void HearSignals(bool interrupt) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
   if (interrupt) {
     sigaction(SIGINT, &action, nullptr);
   } else {

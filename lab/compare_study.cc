@@ -51,6 +51,16 @@ void Remove(const fs::path& path) {
   }
 }
 
+void CheckRanks(const Settings& settings) {
+  for (const TaskSettings& task : settings.tasks) {
+    if (settings.ranks <= task.batch) continue;
+    throw Error(fmt::format(
+        "{} ranks cannot share the {} sequences of a step of task {}; start at "
+        "most {}, or give a larger --batch",
+        settings.ranks, task.batch, task.name, task.batch));
+  }
+}
+
 // Moves results of a finished study aside, into a folder named by its start.
 void KeepEarlier(const fs::path& folder) {
   const fs::path results = folder / "results.json";
@@ -104,21 +114,22 @@ std::optional<Corpus> OpenCorpus(const Settings& settings) {
                                  : Corpus::Open(settings.corpus);
 }
 
-Study MakeStudy(const fs::path& folder, const Given& given,
-                const std::string& command) {
-  Study study{.folder = folder, .given = StudyOptions(given)};
+Study MakeStudy(const StudyRequest& request) {
+  Study study{.folder = request.folder, .given = StudyOptions(request.given)};
   if (const auto at = study.given.find("corpus"); at != study.given.end()) {
     // Workers and later sessions may start elsewhere.
     at->second.text = fs::absolute(at->second.text).string();
   }
   study.settings = Resolve(study.given);
+  study.settings.ranks = request.ranks;
+  CheckRanks(study.settings);
   study.record = {{"schema", kSchema},
                   {"locus", Version()},
                   {"libtorch", TORCH_VERSION},
                   {"simd", SimdTarget()}};
   study.record["created"] =
       fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  study.record["command"] = command;
+  study.record["command"] = request.command;
   study.record["given"] = GivenJson(study.given);
   study.record["settings"] =
       SettingsJson(study.settings, CorpusJson(OpenCorpus(study.settings)));
@@ -129,16 +140,21 @@ Study MakeStudy(const fs::path& folder, const Given& given,
 std::optional<Study> OpenStudy(const fs::path& folder) {
   const fs::path path = StudyPath(folder);
   if (!fs::exists(path)) return {};
-  Study study{.folder = folder};
-  study.record = ReadSealedJson(path);
+  return StudyOf(folder, ReadSealedJson(path));
+}
+
+Study StudyOf(const fs::path& folder, Json record) {
+  Study study{.folder = folder, .record = std::move(record)};
   study.given = GivenFrom(study.record["given"]);
   study.settings = Resolve(study.given);
+  study.settings.ranks = study.record["settings"].value("ranks", 1);
   study.plan = MakePlan(study.settings);
   return study;
 }
 
-std::string Difference(const Study& stored, const Given& given) {
-  const Study now = MakeStudy(stored.folder, given, /*command=*/"");
+std::string Difference(const Study& stored, const Given& given, int ranks) {
+  const Study now =
+      MakeStudy({.folder = stored.folder, .given = given, .ranks = ranks});
   // What the bits of results depend on.
   const auto lasting = [](const Json& record) {
     Json json = Json::object();

@@ -35,17 +35,26 @@ struct Study {
   const Job& Find(const std::string& id) const;
 };
 
-// A study of these options, not yet on disk. Throws Error for bad options or a
-// corpus that cannot be read.
-Study MakeStudy(const std::filesystem::path& folder, const Given& given,
-                const std::string& command);
+// How a study is asked for.
+struct StudyRequest {
+  std::filesystem::path folder = {};
+  Given given = {};
+  std::string command = {};  // as it was typed
+  int ranks = 1;
+};
+// A study that is not yet on disk. Throws Error for bad options, a corpus that
+// cannot be read, or more ranks than sequences of a step.
+Study MakeStudy(const StudyRequest& request);
+
+// The study of such a study.json.
+Study StudyOf(const std::filesystem::path& folder, Json record);
 
 // The study in a folder, or nothing. Throws Error if it is damaged.
 std::optional<Study> OpenStudy(const std::filesystem::path& folder);
 
-// In which setting or version a study of these options would differ from the
-// stored one, as one sentence; empty if in none.
-std::string Difference(const Study& stored, const Given& given);
+// In which setting or version a study of these options on so many ranks would
+// differ from the stored one, as one sentence; empty if in none.
+std::string Difference(const Study& stored, const Given& given, int ranks);
 
 // Writes study.json into a folder without runs.
 void SaveStudy(const Study& study);

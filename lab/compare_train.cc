@@ -9,6 +9,7 @@
 
 #include "lab/compare_job.h"
 #include "lab/compare_stop.h"
+#include "lab/memory.h"
 #include "locus/error.h"
 
 namespace locus::lab {
@@ -98,33 +99,37 @@ class Trainer {
   // A run that has taken no step.
   Trainer(const JobContext& context, Run& run)
       : context_(context),
+        ranks_(context.ranks),
         job_(context.job),
         checkpoint_(context.study.CheckpointPath(job_)),
         run_(run) {
     if (job_.kind == JobKind::kExtend) Extend();
-    if (std::filesystem::exists(checkpoint_)) {
-      const Sealed saved = ReadSealed(checkpoint_);
+    const bool begun = ranks_.first() && std::filesystem::exists(checkpoint_);
+    if (!ranks_.Any(begun)) return;
+    const Sealed saved = Read(checkpoint_);
+    Together(ranks_, [&] {
       progress_.FromJson(saved.header);
       run_.Load(saved.body);
-    }
+    });
   }
 
   // False: stopped as wished, saved.
   bool Train() {
     while (progress_.steps() < Steps()) {
-      if (StopWishes() > 0) return Stop();
+      if (!GoesOn()) return Stop();
       const auto start = Clock::now();
       const double loss = run_.Step();
       Note(loss, SecondsSince(start));
       SaveNowAndThen();
     }
-    progress_.peak_memory = std::max(progress_.peak_memory, PeakMemory());
+    progress_.peak_memory =
+        std::max(progress_.peak_memory, static_cast<double>(PeakBytes()));
     return true;
   }
 
   bool Evaluate() {
     while (progress_.evaluations.size() < job_.lengths.size()) {
-      if (StopWishes() > 0) return Stop();
+      if (!GoesOn()) return Stop();
       const int64_t length = job_.lengths[progress_.evaluations.size()];
       context_.tell(fmt::format("evaluate {}", length));
       progress_.evaluations.push_back(
@@ -135,10 +140,15 @@ class Trainer {
   }
 
   void Finish() {
-    if (job_.keep_model) Save();
-    WriteSealedJson(context_.study.ResultPath(job_),
-                    {{"answer", Answer()}, {"cost", Cost()}});
-    if (!job_.keep_model) std::filesystem::remove(checkpoint_);
+    CheckWeights();
+    Together(ranks_, [&] {
+      unsaved_.Rethrow();
+      if (!ranks_.first()) return;
+      if (job_.keep_model) Save();
+      WriteSealedJson(context_.study.ResultPath(job_),
+                      {{"answer", Answer()}, {"cost", Cost()}});
+      if (!job_.keep_model) std::filesystem::remove(checkpoint_);
+    });
   }
 
  private:
@@ -150,13 +160,48 @@ class Trainer {
 
   void Extend() {
     const Job& base = context_.study.Find(job_.base);
-    run_.Load(ReadSealed(context_.study.CheckpointPath(base)).body);
+    const Sealed trained = Read(context_.study.CheckpointPath(base));
     std::map<std::string, std::string> options = {{"scaling", job_.method}};
     if (job_.method != "none") {
       options["factor"] = fmt::format("{}", job_.factor);
       options["original_length"] = fmt::format("{}", job_.spec.train_length);
     }
-    run_.Extend(options, FineTuneLength(job_));
+    Together(ranks_, [&] {
+      run_.Load(trained.body);
+      run_.Extend(options, FineTuneLength(job_));
+    });
+  }
+
+  // The first rank's file, on every rank.
+  Sealed Read(const std::filesystem::path& path) const {
+    Sealed sealed;
+    Together(ranks_, [&] {
+      if (ranks_.first()) sealed = ReadSealed(path);
+    });
+    sealed.header = Json::parse(ranks_.FromFirst(sealed.header.dump()));
+    sealed.body = ranks_.FromFirst(sealed.body);
+    return sealed;
+  }
+
+  // Whether every rank shall take another step.
+  bool GoesOn() const {
+    const bool stops = ranks_.Any(StopWishes() > 0 || unsaved_.failed());
+    unsaved_.Rethrow();
+    return !stops;
+  }
+
+  // Ranks of different processors or libraries may part; no one would see it in
+  // what the first rank writes.
+  void CheckWeights() const {
+    const std::vector<std::string> sums =
+        ranks_.Gather(ranks_.size() > 1 ? Fingerprint(run_.Save()) : "");
+    for (size_t rank = 1; rank < sums.size(); ++rank) {
+      if (sums[rank] == sums[0]) continue;
+      throw Error(fmt::format(
+          "rank {} ends with other weights than rank 0; run all ranks on "
+          "machines of one kind, with the same libraries",
+          rank));
+    }
   }
 
   void Note(double loss, double seconds) {
@@ -177,6 +222,7 @@ class Trainer {
   }
 
   void Save() {
+    if (!ranks_.first()) return;
     const auto start = Clock::now();
     WriteSealed(checkpoint_,
                 {.header = progress_.ToJson(job_.id), .body = run_.Save()});
@@ -188,7 +234,9 @@ class Trainer {
   void SaveNowAndThen() {
     constexpr double kShare = 50;
     const double pause = std::max(context_.save_every, kShare * save_seconds_);
-    if (context_.save_every == 0 || SecondsSince(saved_) >= pause) Save();
+    if (context_.save_every == 0 || SecondsSince(saved_) >= pause) {
+      unsaved_ = Attempt([this] { Save(); });
+    }
   }
 
   bool Stop() {
@@ -232,12 +280,14 @@ class Trainer {
   }
 
   const JobContext& context_;
+  const Ranks& ranks_;
   const Job& job_;
   std::filesystem::path checkpoint_;
   Run& run_;
   Progress progress_ = {};
   Clock::time_point saved_ = Clock::now();
   double save_seconds_ = 0;
+  Attempt unsaved_ = {};  // the last save; if it failed, the ranks stop for it
 };
 
 // An encoding that does not serve this model at all refuses every length.
@@ -255,8 +305,11 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
                        {"refused", sentence},
                        {"loss_curve", Json::array()},
                        {"evaluations", evaluations}};
-  WriteSealedJson(context.study.ResultPath(job),
-                  {{"answer", answer}, {"cost", Json::object()}});
+  Together(context.ranks, [&] {
+    if (!context.ranks.first()) return;
+    WriteSealedJson(context.study.ResultPath(job),
+                    {{"answer", answer}, {"cost", Json::object()}});
+  });
 }
 
 }  // namespace
@@ -264,11 +317,16 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
 bool TrainAndEvaluate(const JobContext& context) {
   const RunSpec& spec = context.job.spec;
   const bool uses_corpus = FindTask(spec.task).uses_corpus;
-  const std::optional<Corpus> corpus =
-      uses_corpus ? OpenCorpus(context.study.settings) : std::nullopt;
+  std::optional<Corpus> corpus;
+  Together(context.ranks, [&] {
+    if (uses_corpus) corpus = OpenCorpus(context.study.settings);
+  });
   std::unique_ptr<Run> run;
   try {
-    run = std::make_unique<Run>(spec, corpus ? &*corpus : nullptr);
+    Together(context.ranks, [&] {
+      run = std::make_unique<Run>(spec, corpus ? &*corpus : nullptr,
+                                  context.ranks);
+    });
   } catch (const Error& e) {
     if (context.job.kind == JobKind::kExtend || context.job.keep_model) throw;
     FinishRefused(context, e.what());

@@ -1,11 +1,8 @@
 #include "lab/compare_worker.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <new>
 #include <string_view>
 
 #include "lab/compare_job.h"
@@ -38,26 +35,22 @@ int RunWorker(const WorkerOptions& options) {
   const auto tell = [&](const std::string& line) {
     Tell(options.events, line);
   };
+  JobOutcome outcome{.code = kWorkerFailed};
   try {
     const auto study = OpenStudy(options.folder);
     if (!study) {
       throw Error(
           fmt::format("there is no study in {}", options.folder.string()));
     }
-    const bool done = DoJob({.study = *study,
-                             .job = study->Find(options.job),
-                             .save_every = options.save_every,
-                             .tell = tell});
-    return done ? kWorkerDone : kWorkerStopped;
-  } catch (const StorageError& e) {
-    tell(fmt::format("error {}", e.what()));
-    return kWorkerNoRoom;
-  } catch (const std::bad_alloc&) {
-    tell("error not enough memory for a run of this size");
-  } catch (const std::exception& e) {
-    tell(fmt::format("error {}", e.what()));
+    outcome = TryJob({.study = *study,
+                      .job = study->Find(options.job),
+                      .save_every = options.save_every,
+                      .tell = tell});
+  } catch (const Error& e) {
+    outcome.error = e.what();
   }
-  return kWorkerFailed;
+  if (!outcome.error.empty()) tell(fmt::format("error {}", outcome.error));
+  return outcome.code;
 }
 
 }  // namespace locus::lab

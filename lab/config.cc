@@ -36,7 +36,8 @@ constexpr OptionRow kRows[] = {
     {"--fine-tune-steps", "N", "of extended models; 0 for none"},
     {"--cost-lengths", "LIST", "lengths to measure seconds a step at, or off"},
     {"--threads", "N", "threads of a run; the bits of results depend on it"},
-    {"--jobs", "N", "runs at a time (default: one a core)", false},
+    {"--jobs", "N", "runs at a time (default: one a core; 1 under mpirun)",
+     false},
     {"--out", "FOLDER", "where everything goes (default: results)", false},
 };
 

@@ -53,7 +53,8 @@ struct Settings {
   ExtensionSettings extension = {};
   CostSettings cost = {};
   std::string corpus = {};  // a file; empty: the default one
-  int threads = 1;          // of one run
+  int threads = 1;          // of one run, on each rank
+  int ranks = 1;            // that share each run; not an option: mpirun's
 
   // Every encoding that is trained or measured, in the order of the list.
   std::vector<std::string> Encodings() const;

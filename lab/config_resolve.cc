@@ -326,7 +326,8 @@ Json SettingsJson(const Settings& settings, const Json& corpus) {
             {"tokens", settings.cost.tokens},
             {"rounds", settings.cost.rounds}}},
           {"corpus", corpus},
-          {"threads", settings.threads}};
+          {"threads", settings.threads},
+          {"ranks", settings.ranks}};
 }
 
 }  // namespace locus::lab

@@ -5,13 +5,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "lab/compare.h"
 #include "lab/compare_worker.h"
 #include "lab/config.h"
+#include "lab/launch.h"
+#include "lab/ranks.h"
 #include "lab/threads.h"
 #include "locus/error.h"
 
@@ -30,6 +34,7 @@ struct Arguments {
   bool dry_run = false;
   bool json = false;
   double save_every = 1.0;
+  std::string deadline = {};
   WorkerOptions worker = {};
 };
 
@@ -38,9 +43,13 @@ constexpr const char* kExamples =
     "  locus compare --quick\n"
     "  locus compare --encodings alibi,rope --task text --seeds 5\n"
     "  locus compare --task copy --lengths 32,64,128,512 --out copying\n"
-    "  locus compare --resume\n\n"
-    "Exit codes: 0 fine, 1 some runs failed, 2 bad usage or input, 130 stopped "
-    "by Ctrl-C.";
+    "  locus compare --resume\n"
+    "  mpirun -n 4 locus compare --quick\n\n"
+    "Under mpirun, ranks train each run together, a part of every batch each, "
+    "one run after another. Results are those of one process but for rounding."
+    "\n\n"
+    "Exit codes: 0 fine, 1 some runs failed or a rank was lost, 2 bad usage or "
+    "input, 130 stopped by Ctrl-C.";
 
 std::string TaskList() {
   std::string text = "Tasks:\n";
@@ -72,6 +81,10 @@ void AddOptions(CLI::App& app, Arguments& a) {
                  "seconds between checkpoints; 0 for every step")
       ->type_name("X")
       ->capture_default_str();
+  app.add_option("--deadline", a.deadline,
+                 "seconds that ranks of mpirun wait for each other; default "
+                 "300")
+      ->type_name("X");
   // How the program calls itself for each job.
   app.add_option("--worker", a.worker.job)->group("");
   app.add_option("--events", a.worker.events)->group("");
@@ -101,30 +114,100 @@ Existing ExistingBy(const Arguments& a) {
   return a.keep_on ? Existing::kContinue : Existing::kRefuse;
 }
 
-CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int argc,
-                         char** argv) {
-  CompareOptions options{.given = GivenBy(app, a),
+CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int ranks,
+                         const std::string& command) {
+  CompareOptions options{.request = {.folder = "results",
+                                     .given = GivenBy(app, a),
+                                     .command = command,
+                                     .ranks = ranks},
                          .existing = ExistingBy(a),
                          .save_every = a.save_every,
                          .json = a.json};
-  if (const auto at = options.given.find("out"); at != options.given.end()) {
-    options.folder = at->second.text;
+  const Given& given = options.request.given;
+  if (const auto at = given.find("out"); at != given.end()) {
+    options.request.folder = at->second.text;
   }
-  const auto cores =
-      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  options.workers = cores;
-  if (const auto at = options.given.find("jobs"); at != options.given.end()) {
+  if (ranks == 1) {
+    options.workers =
+        static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  }
+  if (const auto at = given.find("jobs"); at != given.end()) {
     options.workers = static_cast<int>(WholeNumber(at->second, 1, 1024));
   }
-  options.command = "locus compare";
-  for (int n = 1; n < argc; ++n) options.command += std::string(" ") + argv[n];
+  if (ranks > 1 && options.workers > 1) {
+    throw Error(fmt::format(
+        "--jobs must be 1 under mpirun, got {}: ranks share each run, and runs "
+        "follow one another",
+        options.workers));
+  }
   return options;
+}
+
+// How long ranks wait for each other; see ring_group.h.
+constexpr double kDeadlineSeconds = 300.0;
+
+double DeadlineOf(const Arguments& a) {
+  constexpr double kMonth = 30.0 * 86400.0;
+  if (a.deadline.empty()) return kDeadlineSeconds;
+  return Number({.text = a.deadline, .where = "--deadline"}, 1e-3, kMonth);
 }
 
 int Fail(std::string message) {
   std::ranges::replace(message, '\n', ' ');
   fmt::print(stderr, "locus: {}\n", message);
   return kBadInput;
+}
+
+// Every rank must do the same.
+void CheckCommand(const Ranks& ranks, const std::string& command) {
+  const std::vector<std::string> commands = ranks.Gather(command);
+  for (size_t rank = 1; rank < commands.size(); ++rank) {
+    if (commands[rank] == commands[0]) continue;
+    throw Error(
+        fmt::format("every rank must be given the same options: rank 0 runs "
+                    "'{}' and rank {} '{}'",
+                    commands[0], rank, commands[rank]));
+  }
+}
+
+// What was given on the command line.
+struct Asked {
+  const CLI::App& app;
+  Arguments arguments = {};
+  std::string command = {};
+  bool help = false;
+  std::string wrong = {};  // one sentence, if it cannot be read
+};
+
+// Does what was asked for, by one process or by every rank.
+int Serve(const Asked& asked, const Ranks& ranks) {
+  CompareOptions options;
+  Together(ranks, [&] {
+    if (!asked.wrong.empty()) throw Error(asked.wrong);
+    if (asked.help) return;
+    options =
+        OptionsBy(asked.app, asked.arguments, ranks.size(), asked.command);
+  });
+  CheckCommand(ranks, asked.command);
+  if (asked.help) {
+    if (ranks.first()) fmt::print("{}", asked.app.help());
+    return kFine;
+  }
+  if (asked.arguments.plot_only) {
+    return OnFirst(ranks, [&] { return Redraw(options); });
+  }
+  if (asked.arguments.dry_run) return ShowPlan(options, ranks);
+  return ranks.size() > 1 ? CompareOnRanks(options, ranks) : Compare(options);
+}
+
+int ServeAlone(const Asked& asked) {
+  try {
+    return Serve(asked, Alone());
+  } catch (const std::bad_alloc&) {
+    return Fail("not enough memory");
+  } catch (const std::exception& e) {
+    return Fail(e.what());
+  }
 }
 
 int Main(int argc, char** argv) {
@@ -134,30 +217,31 @@ int Main(int argc, char** argv) {
       "tests them at longer lengths, and draws the answer: "
       "results/report.html.",
       "locus compare");
-  Arguments arguments;
+  Asked asked{.app = app, .command = "locus compare"};
+  for (int n = 1; n < argc; ++n) asked.command += std::string(" ") + argv[n];
+  Arguments& arguments = asked.arguments;
   AddOptions(app, arguments);
   app.footer(TaskList() + "\n" + kExamples);
+  double deadline_seconds = kDeadlineSeconds;
   try {
     app.parse(argc, argv);
-    if (!arguments.worker.job.empty()) {
-      arguments.worker.folder = arguments.texts["out"];
-      arguments.worker.save_every = arguments.save_every;
-      return RunWorker(arguments.worker);
-    }
-    const CompareOptions options = OptionsBy(app, arguments, argc, argv);
-    if (arguments.plot_only) return Redraw(options);
-    if (arguments.dry_run) return ShowPlan(options);
-    return Compare(options);
+    deadline_seconds = DeadlineOf(arguments);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return kFine;
+    asked.help = true;
   } catch (const CLI::ParseError& e) {
-    return Fail(fmt::format("{}; see locus compare --help", e.what()));
-  } catch (const std::bad_alloc&) {
-    return Fail("not enough memory");
-  } catch (const std::exception& e) {
-    return Fail(e.what());
+    asked.wrong = fmt::format("{}; see locus compare --help", e.what());
+  } catch (const Error& e) {
+    asked.wrong = e.what();
   }
+  if (!arguments.worker.job.empty() && asked.wrong.empty()) {
+    arguments.worker.folder = arguments.texts["out"];
+    arguments.worker.save_every = arguments.save_every;
+    return RunWorker(arguments.worker);
+  }
+  const std::optional<Launch> launch = FindLaunch();
+  if (!launch) return ServeAlone(asked);
+  return RunOnRanks(*launch, deadline_seconds,
+                    [&](const Ranks& ranks) { return Serve(asked, ranks); });
 }
 
 }  // namespace

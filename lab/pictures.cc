@@ -34,9 +34,13 @@ struct PictureAxis {
     return {std::move(label),
             torch::arange(first, first + size).to(torch::kDouble)};
   }
+  // The first of those that a row or column stands for, where adaptive pooling
+  // begins it.
   std::vector<double> Reduced() const {
     const int64_t size = std::min(values.numel(), kLargestSide);
-    return ToVector(torch::adaptive_avg_pool1d(values.view({1, 1, -1}), size));
+    const torch::Tensor first =
+        torch::arange(size) * values.numel() / std::max<int64_t>(size, 1);
+    return ToVector(values.index_select(0, first.to(torch::kLong)));
   }
 };
 

@@ -22,8 +22,10 @@ double Mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+// "+23 %", "0 %"; the space does not break.
 std::string Percent(double change) {
-  return fmt::format("{:+} %", std::lround(100 * change));
+  const auto percent = std::lround(100 * change);
+  return percent == 0 ? "0\u00a0%" : fmt::format("{:+}\u00a0%", percent);
 }
 
 std::string Times(const Json& task, int64_t length) {

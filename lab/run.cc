@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "lab/model.h"
@@ -32,7 +33,16 @@ struct Batch {
   torch::Tensor targets = {};  // int64 [n]
 };
 
-Batch ToBatch(const std::vector<Sequence>& sequences) {
+int64_t NumScored(std::span<const Sequence> sequences) {
+  int64_t scored = 0;
+  for (const Sequence& sequence : sequences) {
+    scored += std::ranges::count_if(
+        sequence.targets, [](int64_t target) { return target != kUnscored; });
+  }
+  return scored;
+}
+
+Batch ToBatch(std::span<const Sequence> sequences) {
   const auto count = static_cast<int64_t>(sequences.size());
   const auto length = static_cast<int64_t>(sequences[0].tokens.size());
   std::vector<int64_t> tokens, rows, targets;
@@ -120,8 +130,9 @@ RunSpec DefaultSpec(std::string_view task) {
 }
 
 struct Run::State {
-  State(const RunSpec& s, const Corpus* c)
+  State(const RunSpec& s, const Corpus* c, const Ranks& r)
       : spec(s),
+        ranks(r),
         task(FindTask(s.task)),
         corpus(task.uses_corpus ? c : nullptr),
         model(ConfigOf(s, task.vocabulary)),
@@ -142,6 +153,7 @@ struct Run::State {
   }
 
   const RunSpec spec;
+  const Ranks& ranks;
   const TaskInfo& task;
   const Corpus* const corpus;
   Model model;
@@ -152,10 +164,10 @@ struct Run::State {
   std::map<std::string, std::string> options;  // at present
 };
 
-Run::Run(const RunSpec& spec, const Corpus* corpus) {
+Run::Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks) {
   CheckSpec(spec);
   SetThreads(spec.threads);
-  state_ = std::make_unique<State>(spec, corpus);
+  state_ = std::make_unique<State>(spec, corpus, ranks);
   // Whatever a step would refuse, in time.
   State& s = *state_;
   if (const auto refusal =
@@ -173,21 +185,45 @@ int64_t Run::parameters() const {
   return state_->model.parameters().flat().numel();
 }
 
+// The loss is the mean over the scored tokens of the whole batch. A rank has
+// the sum over its own sequences, divided by the number of all: what ranks have
+// of the loss and of its gradient adds up to the whole.
 double Run::Step() {
   State& s = *state_;
   SetThreads(s.spec.threads);
-  const Batch batch = ToBatch(TrainingBatch(
-      s.task, s.Request(s.train_length), s.BatchSize(), s.spec.seed, s.step));
-  const torch::Tensor loss = torch::cross_entropy_loss(
-      s.model.Logits(batch.tokens, batch.rows), batch.targets);
-  const double value = loss.item<double>();
+  const Share mine = ShareOf(s.ranks, s.BatchSize());
+  double totals[] = {0.0, 0.0};  // the loss, and how many ranks failed
+  auto& [value, failed] = totals;
+  const Attempt attempt([&] {
+    // All of it, which takes far less time than the part of a step: so no one
+    // has to ask how many tokens the others score.
+    const std::vector<Sequence> whole = TrainingBatch(
+        s.task, s.Request(s.train_length), s.BatchSize(), s.spec.seed, s.step);
+    const std::span<const Sequence> part = std::span(whole).subspan(
+        static_cast<size_t>(mine.first), static_cast<size_t>(mine.count));
+    // More ranks than sequences, or an encoder that was given no blank.
+    if (NumScored(part) == 0) return;
+    const Batch batch = ToBatch(part);
+    const torch::Tensor loss =
+        torch::cross_entropy_loss(s.model.Logits(batch.tokens, batch.rows),
+                                  batch.targets, /*weight=*/{},
+                                  at::Reduction::Sum) /
+        NumScored(whole);
+    value = loss.item<double>();
+    if (std::isfinite(value)) loss.backward();
+  });
+  failed = attempt.failed() ? 1.0 : 0.0;
+  s.ranks.Sum(totals);
+  attempt.Settle(s.ranks, failed > 0.0);
   if (!std::isfinite(value)) {
     throw Error(fmt::format(
         "the training loss of {} is {} at step {}; a lower learning rate than "
         "{} may help",
         s.spec.encoding, value, s.step, s.spec.learning_rate));
   }
-  loss.backward();
+  const torch::Tensor& gradient = s.model.parameters().flat_grad();
+  s.ranks.Sum(std::span(gradient.data_ptr<float>(),
+                        static_cast<size_t>(gradient.numel())));
   s.optimiser.Step(s.model.parameters(), s.LearningRate());
   s.model.position().Project(s.model.parameters());
   ++s.step;
@@ -203,25 +239,37 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens) const {
   evaluation.refused = s.model.position().Refusal(s.model.parameters(), length);
   if (evaluation.refused) return evaluation;
   torch::NoGradGuard no_grad;
-  double loss = 0;
-  int64_t exact = 0;
+  // Of each stretch of sequences its loss, exact answers and scored tokens.
+  // Ranks take stretches in turns. Each number is of one rank, so that the sums
+  // below are the same for any number of ranks.
   const int64_t at_once = std::max<int64_t>(kScoredAtOnce / length, 1);
-  for (int64_t first = 0; first < count; first += at_once) {
-    const Batch batch = ToBatch(ScoredSequences(
-        s.task, s.Request(length), first, std::min(at_once, count - first)));
-    const torch::Tensor logits = s.model.Logits(batch.tokens, batch.rows);
-    // Sums in float64: as many terms as there are tokens.
-    loss += torch::log_softmax(logits, 1)
-                .gather(1, batch.targets.unsqueeze(1))
-                .neg()
-                .sum(torch::kDouble)
-                .item<double>();
-    exact += logits.argmax(1).eq(batch.targets).sum().item<int64_t>();
-    evaluation.tokens += batch.targets.numel();
-  }
-  const auto scored = static_cast<double>(evaluation.tokens);
+  const int64_t stretches = (count + at_once - 1) / at_once;
+  std::vector<double> scores(static_cast<size_t>(3 * stretches));
+  Together(s.ranks, [&] {
+    for (int64_t n = s.ranks.rank(); n < stretches; n += s.ranks.size()) {
+      const int64_t first = n * at_once;
+      const Batch batch = ToBatch(ScoredSequences(
+          s.task, s.Request(length), first, std::min(at_once, count - first)));
+      const torch::Tensor logits = s.model.Logits(batch.tokens, batch.rows);
+      // Summed in float64: as many terms as there are tokens.
+      const torch::Tensor loss = torch::log_softmax(logits, 1)
+                                     .gather(1, batch.targets.unsqueeze(1))
+                                     .neg()
+                                     .sum(torch::kDouble);
+      const torch::Tensor exact = logits.argmax(1).eq(batch.targets).sum();
+      double* const score = &scores[static_cast<size_t>(3 * n)];
+      score[0] = loss.item<double>();
+      score[1] = exact.item<double>();
+      score[2] = static_cast<double>(batch.targets.numel());
+    }
+  });
+  s.ranks.Sum(scores);
+  double whole[3] = {};
+  for (size_t i = 0; i < scores.size(); ++i) whole[i % 3] += scores[i];
+  const auto [loss, exact, scored] = whole;
+  evaluation.tokens = static_cast<int64_t>(scored);
   evaluation.loss = loss / scored;
-  evaluation.accuracy = static_cast<double>(exact) / scored;
+  evaluation.accuracy = exact / scored;
   return evaluation;
 }
 

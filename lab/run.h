@@ -5,6 +5,9 @@
 // from the same values in everything but the encoding. A run depends on its
 // spec and seed alone: not on the time, on other runs, or on being saved and
 // loaded in between.
+//
+// Several ranks may share a run: each takes a part of every batch, and all hold
+// the same weights. The last bits then depend on their number, too.
 #ifndef LOCUS_LAB_RUN_H_
 #define LOCUS_LAB_RUN_H_
 
@@ -16,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/ranks.h"
 #include "lab/task.h"
 
 namespace locus::lab {
@@ -66,8 +70,8 @@ struct PictureData {
 class Run {
  public:
   // Throws Error if the spec cannot be served. The corpus is read by the task
-  // "text" and must outlive the run.
-  Run(const RunSpec& spec, const Corpus* corpus);
+  // "text"; it and the ranks must outlive the run.
+  Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks = Alone());
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -76,11 +80,13 @@ class Run {
   int64_t step() const;        // steps taken
   int64_t parameters() const;  // trainable numbers, those of the encoding too
 
-  // Takes one step; returns its training loss in nats a token.
+  // Takes one step, with the other ranks; returns its training loss in nats a
+  // token, that of the whole batch.
   double Step();
 
   // Scores sequences of `length` that training never sees: the same ones for
-  // every encoding and seed, about `tokens` tokens of them.
+  // every encoding and seed, about `tokens` tokens of them. With other ranks,
+  // too, and to the same bits for any number of them.
   Evaluation Evaluate(int64_t length, int64_t tokens) const;
 
   // Everything that the rest of the run depends on: weights, optimiser state,

@@ -34,12 +34,14 @@ static_assert(std::endian::native == std::endian::little);
            : "make it writable and continue with --resume"));
 }
 
+constexpr std::string_view kEnding = ".new";
+
 // A file that is gone again unless it was renamed.
 class Beside {
  public:
   explicit Beside(const fs::path& path)
       : path_(path),
-        name_(fmt::format("{}.{}.new", path.string(), getpid())),
+        name_(fmt::format("{}.{}{}", path.string(), getpid(), kEnding)),
         fd_(open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
                  0644)) {
     if (fd_ < 0) FailStorage(path_, errno);
@@ -81,6 +83,15 @@ class Beside {
   std::string name_;
   int fd_;
 };
+
+// Whether Beside gives such names: "checkpoint.1234.new".
+bool IsBeside(std::string_view name) {
+  if (!name.ends_with(kEnding)) return false;
+  name.remove_suffix(kEnding.size());
+  const size_t dot = name.find_last_not_of("0123456789");
+  return dot != std::string_view::npos && dot + 1 < name.size() &&
+         name[dot] == '.';
+}
 
 [[noreturn]] void FailDamaged(const fs::path& path, std::string_view what) {
   throw Error(fmt::format(
@@ -130,6 +141,20 @@ void MakeFolder(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) FailStorage(path, error.value());
+}
+
+void RemoveUnfinished(const fs::path& folder) {
+  const auto remove = [](auto entries) {
+    for (const fs::directory_entry& entry : entries) {
+      std::error_code error;  // it may be gone already
+      if (IsBeside(entry.path().filename().string())) {
+        fs::remove(entry.path(), error);
+      }
+    }
+  };
+  std::error_code error;  // there may be no such folder
+  remove(fs::directory_iterator(folder, error));
+  remove(fs::recursive_directory_iterator(folder / "runs", error));
 }
 
 uint64_t Checksum(std::string_view bytes) { return Checksum(bytes, kFnvStart); }

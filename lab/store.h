@@ -30,6 +30,10 @@ std::string ReadFile(const std::filesystem::path& path);
 // Folders on the way to it, too. Throws StorageError.
 void MakeFolder(const std::filesystem::path& path);
 
+// Removes what processes that were killed had begun to write in the folder
+// itself or below FOLDER/runs.
+void RemoveUnfinished(const std::filesystem::path& folder);
+
 // 64-bit FNV-1a: finds damage, not malice.
 uint64_t Checksum(std::string_view bytes);
 // The same in 16 hexadecimal digits.

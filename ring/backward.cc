@@ -1,6 +1,9 @@
 // Backward: with the final out and lse, each pair of pieces gives its own share
 // of every gradient. d_q stays; d_k and d_v travel with their block, each rank
 // adding its share in turn, and come home from the last one.
+//
+// A rank's own keys are computed in two parts: the first while the first block
+// comes in, the second at the end, while gradients go home.
 #include <fmt/format.h>
 
 #include <array>
@@ -82,7 +85,8 @@ struct KeyGrads {
 
 // Follows the blocks. The owner keeps its own share. The next rank starts the
 // sum, each one after it adds its share, and the last one sends it home, where
-// the owner's share is added.
+// the owner's share is added. A sum comes in while the rank computes what it
+// will add to it, and leaves while the rank computes the next block.
 class GradJourney {
  public:
   GradJourney(const Call& call, Courier& courier, Neighbours ring)
@@ -101,12 +105,8 @@ class GradJourney {
     receiving_ = courier_.Receive(sum_.ToParcel(), ring_.Left(), kGradTag);
   }
 
-  // Adds this rank's share and sends the sum away.
+  // Adds this rank's share to the block of another, and sends the sum away.
   void End(int step, const KeyGrads& share) {
-    if (step == 0) {
-      own_ = share;
-      return;
-    }
     if (step == 1) {
       sum_ = share;
     } else {
@@ -121,12 +121,12 @@ class GradJourney {
                    : courier_.Send(sum_.ToParcel(), owner, kHomeTag);
   }
 
-  // The sums of this rank's own keys, once all is sent.
-  KeyGrads Finish() {
+  // The sums of this rank's own keys, of which it has `own`, once all is sent.
+  KeyGrads Finish(const KeyGrads& own) {
     courier_.Wait(sending_, kTaken);
-    if (coming_home_ == nullptr) return own_;
+    if (coming_home_ == nullptr) return own;
     courier_.Wait(coming_home_, fmt::format("gradients from rank {}", last_));
-    home_.Add(own_);
+    home_.Add(own);
     return home_;
   }
 
@@ -139,11 +139,47 @@ class GradJourney {
   Courier& courier_;
   Neighbours ring_;
   int last_ = 0;  // who adds the last share to this rank's block
-  KeyGrads own_, home_, sum_;
+  KeyGrads home_, sum_;
   Courier::Ticket coming_home_, receiving_, sending_;
 };
 
 // ------------------------------------------------------------------ one rank
+
+// The first half of a stretch, or what comes after it.
+Piece Half(const Call& call, Piece piece, bool first) {
+  Chunk& tokens = piece.tokens;
+  const int64_t head = tokens.count / 2;
+  if (!first) {
+    piece.begin += head;
+    tokens.first += head * tokens.stride;
+  }
+  tokens.count = first ? head : tokens.count - head;
+  // Given positions may lie anywhere between the bounds of the whole.
+  if (!call.k_positions_given) {
+    piece.positions = {.lo = tokens.first,
+                       .hi = tokens.first + (tokens.count - 1) * tokens.stride};
+  }
+  return piece;
+}
+
+// The keys of this rank in two parts, of which the second may be empty.
+struct OwnKeys {
+  std::vector<Piece> first = {};
+  std::vector<Piece> last = {};
+
+  OwnKeys(const Call& call, const Neighbours& ring)
+      : first(call.keys[static_cast<size_t>(ring.rank)]) {
+    if (ring.size == 1 || first.empty()) return;
+    const Piece piece = first.back();
+    if (first.size() > 1) {
+      first.pop_back();
+      last = {piece};
+    } else if (piece.tokens.count > 1) {
+      first = {Half(call, piece, /*first=*/true)};
+      last = {Half(call, piece, /*first=*/false)};
+    }
+  }
+};
 
 std::string CheckGiven(const Tensor& d_out, const Tensor& q, const Tensor& v,
                        const AttentionResult& forward) {
@@ -195,34 +231,43 @@ EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
   Stats stats;
   TermGrads terms = ZeroGrads(call.terms);
   Courier courier(group);
-  Journey journey(call, courier, ring,
-                  OwnBlock(k, v, ring.rank, options.attention));
+  const std::shared_ptr<Block> own_block =
+      OwnBlock(k, v, ring.rank, options.attention);
+  Journey journey(call, courier, ring, own_block);
   GradJourney grad_journey(call, courier, ring);
+  // Adds what these keys of a block give to `share`, and to d_q and the terms.
+  const auto compute = [&](const Block& block, const std::vector<Piece>& pieces,
+                           KeyGrads& share) {
+    const auto add = [&](const QueryPiece& rows, const KeyPiece& keys) {
+      const AttentionResult given{.out = TokensOf(out_rows, rows.rows),
+                                  .lse = TokensOf(forward.lse, rows.rows)};
+      const AttentionGrads part = locus::AttentionBackward(
+          TokensOf(d_rows, rows.rows), rows.q, keys.k, keys.v, given,
+          call.terms, PairOptions(options.attention, rows, keys));
+      AddTo(part.d_q, TokensOf(d_q, rows.rows));
+      AddTo(part.d_k, TokensOf(share.d_k, keys.rows));
+      AddTo(part.d_v, TokensOf(share.d_v, keys.rows));
+      Add(part.terms, terms);
+    };
+    const Stopwatch watch(stats.compute_seconds);
+    ForEachPair(call, queries, block, pieces, stats, add);
+  };
+  const OwnKeys own_keys(call, ring);
+  KeyGrads own = KeyGrads::Make(call, ring.rank, &Tensor::Zeros);
   for (int step = 0; step < ring.size; ++step) {
     const std::shared_ptr<Block> block = journey.Begin(step);
-    if (block != nullptr) {
+    if (step == 0) {
+      compute(*block, own_keys.first, own);
+    } else if (block != nullptr) {
       grad_journey.Begin(step);
       KeyGrads share = KeyGrads::Make(call, block->owner, &Tensor::Zeros);
-      const auto add = [&](const QueryPiece& rows, const KeyPiece& keys) {
-        const AttentionResult given{.out = TokensOf(out_rows, rows.rows),
-                                    .lse = TokensOf(forward.lse, rows.rows)};
-        const AttentionGrads part = locus::AttentionBackward(
-            TokensOf(d_rows, rows.rows), rows.q, keys.k, keys.v, given,
-            call.terms, PairOptions(options.attention, rows, keys));
-        AddTo(part.d_q, TokensOf(d_q, rows.rows));
-        AddTo(part.d_k, TokensOf(share.d_k, keys.rows));
-        AddTo(part.d_v, TokensOf(share.d_v, keys.rows));
-        Add(part.terms, terms);
-      };
-      {
-        const Stopwatch watch(stats.compute_seconds);
-        ForEachPair(call, queries, *block, stats, add);
-      }
+      compute(*block, call.keys[static_cast<size_t>(block->owner)], share);
       grad_journey.End(step, share);
     }
     journey.End();
   }
-  const KeyGrads own = grad_journey.Finish();
+  compute(*own_block, own_keys.last, own);
+  own = grad_journey.Finish(own);
   courier.Stop();
   EncodingGrads grads{.d_q = Convert(d_q, q.dtype()),
                       .d_k = Convert(own.d_k, k.dtype()),

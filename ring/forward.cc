@@ -80,8 +80,8 @@ AttentionResult Attention(MPI_Comm comm, const Tensor& q, const Tensor& k,
     if (block != nullptr) {
       const Stopwatch watch(stats.compute_seconds);
       ForEachPair(
-          call, queries, *block, stats,
-          [&](const QueryPiece& rows, const KeyPiece& keys) {
+          call, queries, *block, call.keys[static_cast<size_t>(block->owner)],
+          stats, [&](const QueryPiece& rows, const KeyPiece& keys) {
             Join(locus::Attention(rows.q, keys.k, keys.v, call.terms,
                                   PairOptions(options.attention, rows, keys)),
                  rows.rows, options.attention.threads, result);

@@ -27,12 +27,14 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-// Calls f(queries, keys) for every piece of queries and of the block's keys of
-// which one may see the other, cut to what is seen. Counts both kinds.
+// Calls f(queries, keys) for every piece of queries and every one of `pieces`,
+// of the block's keys, of which one may see the other, cut to what is seen.
+// Counts both kinds.
 template <typename F>
 void ForEachPair(const Call& call, const std::vector<QueryPiece>& queries,
-                 const Block& block, Stats& stats, const F& f) {
-  for (const Piece& piece : call.keys[static_cast<size_t>(block.owner)]) {
+                 const Block& block, const std::vector<Piece>& pieces,
+                 Stats& stats, const F& f) {
+  for (const Piece& piece : pieces) {
     std::optional<KeyPiece> keys;  // made for the first pair that needs it
     for (const QueryPiece& q : queries) {
       if (!call.Sees(q.piece, piece)) {

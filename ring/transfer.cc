@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <mutex>
@@ -59,13 +60,16 @@ void Wait(Transfer& transfer, const Group& group, std::string_view what) {
 }
 
 void Pause(double waited_seconds) {
-  // Short waits end soon. In long ones, cores belong to those who compute.
-  constexpr double kShort = 1e-3;
-  constexpr auto kSleep = std::chrono::microseconds(100);
+  // Short waits end soon. In long ones, cores belong to those who compute: a
+  // rank sleeps for a fiftieth of the time that it has waited, so that it is
+  // at most 2 % late.
+  constexpr double kShort = 1e-3, kShare = 0.02;
+  constexpr double kShortestSleep = 1e-4, kLongestSleep = 1e-2;
   if (waited_seconds < kShort) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(kSleep);
+    std::this_thread::sleep_for(std::chrono::duration<double>(
+        std::clamp(kShare * waited_seconds, kShortestSleep, kLongestSleep)));
   }
 }
 

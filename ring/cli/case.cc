@@ -19,18 +19,6 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-double ReadSeconds(const std::string& text) {
-  double seconds = 0.0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  if (error != std::errc() || stop != end || !(seconds > 0.0) ||
-      !std::isfinite(seconds)) {
-    throw Error(
-        fmt::format("--deadline must be seconds above 0, got '{}'", text));
-  }
-  return seconds;
-}
-
 DType ReadType(const std::string& name) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     if (DTypeName(dtype) == name) return dtype;
@@ -39,6 +27,19 @@ DType ReadType(const std::string& name) {
 }
 
 }  // namespace
+
+double CaseArgs::DeadlineSeconds() const {
+  if (deadline.empty()) return kDeadlineSeconds;
+  double seconds = 0.0;
+  const char* end = deadline.data() + deadline.size();
+  const auto [stop, error] = std::from_chars(deadline.data(), end, seconds);
+  if (error != std::errc() || stop != end || !(seconds > 0.0) ||
+      !std::isfinite(seconds)) {
+    throw Error(
+        fmt::format("--deadline must be seconds above 0, got '{}'", deadline));
+  }
+  return seconds;
+}
 
 void CaseArgs::AddTo(CLI::App& command) {
   command
@@ -77,7 +78,7 @@ Case::Case(const CaseArgs& args) {
   if (!args.window.empty()) {
     window = ReadNumber("--window", args.window, 0, int64_t{1} << 32);
   }
-  if (!args.deadline.empty()) deadline_seconds = ReadSeconds(args.deadline);
+  deadline_seconds = args.DeadlineSeconds();
   // The same reading as everywhere else in the tool.
   options = cli::EncodingArgs{.options = args.options}.Config().options;
 }

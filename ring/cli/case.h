@@ -28,6 +28,8 @@ struct CaseArgs {
   bool json = false;
 
   void AddTo(CLI::App& command);
+  // Throws Error for a text that is no time.
+  double DeadlineSeconds() const;
 };
 
 struct Case {

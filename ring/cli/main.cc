@@ -1,58 +1,16 @@
-// locus-ring: what `locus ring` runs, under mpirun.
-//
-// Every rank runs the same command line. What all ranks find wrong is said by
-// rank 0 alone; a lost rank by each one that notices.
+// locus-ring: what `locus ring` runs, under mpirun. Every rank runs the same
+// command line.
 #include <fmt/format.h>
-#include <mpi.h>
-#include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <new>
+#include <string>
 
 #include "ring/agree.h"
 #include "ring/cli/case.h"
+#include "ring/cli/session.h"
 
 namespace locus::ring {
 namespace {
-
-// mpirun ends the job when the first rank fails, and drops what others have
-// just said: a rank whose word does not count stays so much longer.
-constexpr unsigned kLastWordsSeconds = 1;
-
-int WorldRank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-void Say(std::string message) {
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  // One write a line: lines of several ranks do not mix.
-  const std::string line = fmt::format("locus: {}\n", message);
-  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  static_cast<void>(written);  // there is no one else to tell
-}
-
-// The same on every rank.
-int FailTogether(const std::string& message) {
-  if (WorldRank() == 0) {
-    Say(message);
-  } else {
-    sleep(kLastWordsSeconds);
-  }
-  return cli::kBadInput;
-}
-
-// On this rank alone: the others would wait for it.
-[[noreturn]] void FailAlone(const std::string& message) {
-  Say(message);
-  sleep(kLastWordsSeconds);
-  MPI_Abort(MPI_COMM_WORLD, cli::kAnswerIsNo);
-  std::_Exit(cli::kAnswerIsNo);
-}
 
 int Start(int argc, char** argv) {
   CheckArgs check;
@@ -99,32 +57,28 @@ int Start(int argc, char** argv) {
   bench.common.AddTo(*benches);
   bool help = false;
   std::string wrong;
+  double deadline_seconds = kDeadlineSeconds;
   try {
     app.parse(argc, argv);
+    const CaseArgs& given = checks->parsed() ? check.common : bench.common;
+    deadline_seconds = given.DeadlineSeconds();
   } catch (const CLI::CallForHelp&) {
     help = true;
   } catch (const CLI::ParseError& e) {
     wrong = fmt::format("{}; see locus ring --help", e.what());
-  }
-  int code = cli::kFine;
-  try {
-    const Group all(MPI_COMM_WORLD);
-    Agree(all, wrong, {});
-    if (help) {
-      const auto chosen = app.get_subcommands();
-      if (all.rank() == 0) {
-        cli::Emit((chosen.empty() ? &app : chosen.front())->help());
-      }
-    } else {
-      code = checks->parsed() ? Check(check) : Bench(bench);
-    }
-  } catch (const LostRank& e) {
-    FailAlone(e.what());
   } catch (const Error& e) {
-    code = FailTogether(e.what());
+    wrong = e.what();
   }
-  MPI_Finalize();
-  return code;
+  return RunSession(deadline_seconds, [&] {
+    const Group all(MPI_COMM_WORLD, deadline_seconds);
+    Agree(all, wrong, {});
+    if (!help) return checks->parsed() ? Check(check) : Bench(bench);
+    const auto chosen = app.get_subcommands();
+    if (all.rank() == 0) {
+      cli::Emit((chosen.empty() ? &app : chosen.front())->help());
+    }
+    return cli::kFine;
+  });
 }
 
 }  // namespace
@@ -132,16 +86,5 @@ int Start(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  int level = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
-  try {
-    return locus::ring::Start(argc, argv);
-  } catch (const std::bad_alloc&) {
-    locus::ring::FailAlone(
-        fmt::format("rank {} has not enough memory for its part",
-                    locus::ring::WorldRank()));
-  } catch (const std::exception& e) {
-    locus::ring::FailAlone(
-        fmt::format("rank {}: {}", locus::ring::WorldRank(), e.what()));
-  }
+  return locus::ring::Start(argc, argv);
 }

@@ -129,10 +129,7 @@ inline bool BackwardPacked::KeysInPlace(int64_t first, int64_t count) const {
     return false;
   }
   for (int64_t unit = first; unit < first + count; ++unit) {
-    const Tokens& keys = call.Keys(unit / call.sizes.kv_heads);
-    for (int64_t j = 0; j < keys.size(); ++j) {
-      if (keys.source[static_cast<size_t>(j)] != j) return false;
-    }
+    if (!call.Keys(unit / call.sizes.kv_heads).in_order) return false;
   }
   return true;
 }

@@ -16,7 +16,7 @@ import unittest
 COMPARE = os.path.abspath(sys.argv[1])
 MANUAL = pathlib.Path(__file__).resolve().parents[2] / "docs" / "lab.md"
 
-MODEL = ["--layers", "1", "--model-dim", "16", "--heads", "2", "--batch", "2"]
+MODEL = ["--layers", "1", "--model-dim", "16", "--heads", "2"]
 SHORT = ["--train-length", "8", "--lengths", "8,16", "--score-tokens", "64"]
 # A corpus of our own: the tests need no package.
 WORDS = "the cat sat on the mat and the dog saw it from the door of the barn "
@@ -55,12 +55,13 @@ class Study(unittest.TestCase):
         words = WORDS.split()
         self.corpus.write_text(" ".join(rng.choices(words, k=60000)))
 
-    def options(self, out="results", steps=6, more=()):
+    def options(self, out="results", steps=6, more=(), jobs=2, batch=2):
         return [
             *MODEL,
             *SHORT,
             *("--corpus", str(self.corpus), "--steps", str(steps)),
-            *("--out", str(self.folder / out), "--jobs", "2"),
+            *("--out", str(self.folder / out), "--jobs", str(jobs)),
+            *("--batch", str(batch)),
             *more,
         ]
 
@@ -105,3 +106,12 @@ class Study(unittest.TestCase):
 
 SMALL = ("--encodings", "learned,rope", "--task", "text", "--seeds", "1")
 PLAIN = (*SMALL, "--extend", "off", "--cost-lengths", "off")
+
+
+def run_suites(suites, names):
+    """Runs those of the names, or all, and ends the program."""
+    chosen = [suites[name] for name in names] or list(suites.values())
+    loader = unittest.defaultTestLoader
+    suite = unittest.TestSuite(map(loader.loadTestsFromTestCase, chosen))
+    passed = unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful()
+    sys.exit(0 if passed else 1)

@@ -46,6 +46,21 @@ TEST_F(CompareStoreTest, SealedFilesComeBack) {
   EXPECT_EQ(ReadSealed(path).body, "");
 }
 
+TEST_F(CompareStoreTest, RemovesWhatKilledProcessesLeft) {
+  MakeFolder(folder_ / "runs" / "text");
+  const fs::path unfinished[] = {folder_ / "results.json.12.new",
+                                 folder_ / "runs" / "text" / "log.7.new"};
+  const fs::path kept[] = {folder_ / "results.json", folder_ / "mine.new",
+                           folder_ / "12.new",
+                           folder_ / "runs" / "text" / "checkpoint"};
+  for (const auto& path : unfinished) WriteFile(path, "half");
+  for (const auto& path : kept) WriteFile(path, "whole");
+  RemoveUnfinished(folder_);
+  for (const auto& path : unfinished) EXPECT_FALSE(fs::exists(path)) << path;
+  for (const auto& path : kept) EXPECT_TRUE(fs::exists(path)) << path;
+  RemoveUnfinished(folder_ / "nowhere");
+}
+
 TEST_F(CompareStoreTest, EveryDamageIsFound) {
   const fs::path path = folder_ / "checkpoint";
   WriteSealed(path, {.header = {{"step", 3}}, .body = "0123456789"});

@@ -14,9 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
-from compare_case import MANUAL, PLAIN, Study, without_clock
+from compare_case import MANUAL, PLAIN, Study, run_suites, without_clock
 
 
 class Results(Study):
@@ -373,8 +372,4 @@ SUITES = {
 }
 
 if __name__ == "__main__":
-    chosen = [SUITES[name] for name in sys.argv[2:]] or list(SUITES.values())
-    loader = unittest.defaultTestLoader
-    suite = unittest.TestSuite(map(loader.loadTestsFromTestCase, chosen))
-    passed = unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful()
-    sys.exit(0 if passed else 1)
+    run_suites(SUITES, sys.argv[2:])

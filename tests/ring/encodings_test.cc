@@ -38,6 +38,20 @@ TEST_P(EveryEncoding, EqualsOneProcess) {
   }
 }
 
+TEST_P(EveryEncoding, HasTheSameBitsFromRunToRun) {
+  const EncodingInfo& info = FindEncoding(GetParam());
+  const auto encoding =
+      info.example({.heads = kHeads, .head_dim = kChannels, .length = kTokens});
+  const Call call = EncodingCall(info, /*causal=*/true);
+  const Tensor d_out = RandomTensor(call.q.shape(), 4).To(DType::kF32);
+  for (ring::Sharding sharding : kShardings) {
+    SCOPED_TRACE(ring::ShardingName(sharding));
+    const auto chunks = ring::Shard(sharding, kTokens, Rank(), Ranks());
+    const RankCall mine(call, d_out, chunks, chunks, sharding);
+    ExpectSameBits(RunRing(mine, *encoding), RunRing(mine, *encoding));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ring, EveryEncoding, ::testing::ValuesIn(ClassNames()),
                          [](const auto& info) { return info.param; });
 

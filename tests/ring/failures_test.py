@@ -68,6 +68,14 @@ class FailureTest(unittest.TestCase):
         self.assertRegex(errors, rf"locus: rank [02] of 3 waited {DEADLINE} s for ")
         self.assertRegex(errors, "has died, stopped or needs a longer deadline")
 
+    def test_rank_that_never_starts_mpi(self) -> None:
+        """MPI itself would wait for it for ever."""
+        idle = mpirun(1, ["sleep", "1000"])
+        job = Job([*idle, ":", *mpirun(1, self.bench())[1:]])
+        code, _, errors = job.finish(DEADLINE + GRACE)
+        self.assertEqual(code, 1, errors)
+        self.assertRegex(errors, f"locus: MPI did not start within {DEADLINE} s")
+
     def disagree(self, encoding: str, *other: str) -> str:
         """Rank 1 gets other arguments: the message, which must come once."""
         both = ("--ranks", "2", "--length")

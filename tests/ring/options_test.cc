@@ -1,6 +1,4 @@
-// Options, uneven shards, element types, and the same bits twice.
-#include <cstring>
-
+// Options, uneven shards and element types.
 #include "ring/ranks.h"
 
 namespace locus::testing {
@@ -130,34 +128,6 @@ TEST(RingOptionsTest, UnevenShards) {
   const RankCall mine(call, expected.d_out, chunks, chunks,
                       ring::Sharding::kContiguous);
   ExpectEqualsWhole(mine, expected, call, RunRing(mine, Shaw()));
-}
-
-template <typename T>
-bool SameBits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() &&
-         std::memcmp(a.Data<T>(), b.Data<T>(),
-                     static_cast<size_t>(a.NumElements()) * sizeof(T)) == 0;
-}
-
-TEST(RingOptionsTest, SameBitsTwice) {
-  Call call = PlainCall();
-  call.options.causal = true;
-  const Expected expected(call, Shaw());
-  for (ring::Sharding sharding : kShardings) {
-    const auto chunks = ring::Shard(sharding, 53, Rank(), Ranks());
-    const RankCall mine(call, expected.d_out, chunks, chunks, sharding);
-    const RingResult a = RunRing(mine, Shaw()), b = RunRing(mine, Shaw());
-    EXPECT_TRUE(SameBits<float>(a.forward.out, b.forward.out));
-    EXPECT_TRUE(SameBits<float>(a.forward.lse, b.forward.lse));
-    EXPECT_TRUE(SameBits<float>(a.grads.d_q, b.grads.d_q));
-    EXPECT_TRUE(SameBits<float>(a.grads.d_k, b.grads.d_k));
-    EXPECT_TRUE(SameBits<float>(a.grads.d_v, b.grads.d_v));
-    ASSERT_EQ(a.grads.params.size(), b.grads.params.size());
-    for (size_t n = 0; n < a.grads.params.size(); ++n) {
-      EXPECT_TRUE(
-          SameBits<double>(a.grads.params[n].value, b.grads.params[n].value));
-    }
-  }
 }
 
 // Long enough for several threads to join the parts.

@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <cstring>
+
 #include "kernels/compare.h"
 #include "locus/ring.h"
 
@@ -145,6 +147,27 @@ inline void ExpectEqualsWhole(const RankCall& mine, const Expected& expected,
   ASSERT_EQ(a.size(), b.size());
   for (size_t n = 0; n < a.size(); ++n) {
     EXPECT_LE(RelativeError(a[n].value, b[n].value), backward) << a[n].name;
+  }
+}
+
+template <typename T>
+void ExpectSameBits(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.shape(), b.shape());
+  EXPECT_EQ(std::memcmp(a.Data<T>(), b.Data<T>(),
+                        static_cast<size_t>(a.NumElements()) * sizeof(T)),
+            0);
+}
+
+// Of float32 calls; gradients of parameters are float64.
+inline void ExpectSameBits(const RingResult& a, const RingResult& b) {
+  ExpectSameBits<float>(a.forward.out, b.forward.out);
+  ExpectSameBits<float>(a.forward.lse, b.forward.lse);
+  ExpectSameBits<float>(a.grads.d_q, b.grads.d_q);
+  ExpectSameBits<float>(a.grads.d_k, b.grads.d_k);
+  ExpectSameBits<float>(a.grads.d_v, b.grads.d_v);
+  ASSERT_EQ(a.grads.params.size(), b.grads.params.size());
+  for (size_t n = 0; n < a.grads.params.size(); ++n) {
+    ExpectSameBits<double>(a.grads.params[n].value, b.grads.params[n].value);
   }
 }
 

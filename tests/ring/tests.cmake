@@ -3,7 +3,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_executable(ring_test ring/main.cc ring/encodings_test.cc ring/group_test.cc
   ring/options_test.cc)
 target_link_libraries(ring_test PRIVATE locus_ring locus_build
-  fmt::fmt-header-only GTest::gtest)
+  fmt::fmt GTest::gtest)
 target_include_directories(ring_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 
 # Open MPI refuses root and more ranks than cores unless told otherwise. Ranks

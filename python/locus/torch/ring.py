@@ -35,6 +35,7 @@ def ring_attention(
     softcap: float | None = None,
     q_positions: Tensor | Sequence[int] | None = None,
     k_positions: Tensor | Sequence[int] | None = None,
+    key_lengths: Tensor | Sequence[int] | None = None,
     q_segments: Tensor | Sequence[int] | None = None,
     k_segments: Tensor | Sequence[int] | None = None,
     return_lse: bool = False,
@@ -52,6 +53,8 @@ def ring_attention(
       ends the others after the group's own timeout (`init_process_group`).
     q_positions, k_positions, q_segments, k_segments: of this rank's tokens.
       Without positions, tokens count through the whole sequence.
+    key_lengths: [B], how many tokens of each whole sequence exist; the same on
+      every rank.
 
     Gradients of the encoding's parameters are the sums over all ranks, the same
     on each. Other arguments are those of `attention`.
@@ -69,9 +72,9 @@ def ring_attention(
         functional._integers("q_segments", q_segments),
         functional._integers("k_segments", k_segments),
     ]
+    lengths = functional._integers("key_lengths", key_lengths)
     ring = Ring(group)
-    # What must be the same everywhere. An encoding of `locus` has no description
-    # to compare: its name must do.
+    # What must be the same everywhere.
     said = {
         "batch": q.shape[0],
         "query heads": q.shape[1],
@@ -85,11 +88,19 @@ def ring_attention(
         "window": (left, right),
         "softcap": softcap,
         "encoding": kind if native is None else type(native).__name__,
-        "parameters of the encoding": _digest(params),
+        "parameters of the encoding": _digest(params if native is None else native),
+        "key lengths": None if lengths is None else lengths.tolist(),
         "form of positions and segments": [0 if x is None else x.dim() for x in ids],
     }
     counts = ring.agree(said, (q.shape[2], k.shape[2]))
+    if native is not None:
+        _check_native(ring, native, q.shape[1], q.shape[3])
+    if lengths is not None and lengths.shape != q.shape[:1]:
+        raise ValueError(
+            f"key_lengths must be [{q.shape[0]}], got {list(lengths.shape)}"
+        )
     plan = Plan.make(ring, sharding, counts, ids, (causal, left, right))
+    plan.key_lengths = lengths
     plan.kind, plan.holder = kind, holder
     plan.options = (causal, scale, left, right, softcap)
     plan.threads = threads
@@ -97,13 +108,52 @@ def ring_attention(
     return (out, lse) if return_lse else out
 
 
-def _digest(params: Sequence[Tensor]) -> str:
+def _digest(encoding: Any) -> str:
+    """Of parameters, or of those of an encoding of `locus`."""
+    params = encoding
+    if isinstance(encoding, locus.Encoding):
+        params = [torch.as_tensor(x) for x in encoding.params().values()]
     digest = hashlib.sha256()
     for x in params:
         data = x.detach().contiguous().view(-1).view(torch.uint8)
         digest.update(f"{tuple(x.shape)} {x.dtype}".encode())
         digest.update(data.numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+# Where encodings of `locus` are compared: near, and so far that frequencies
+# which differ in their fifth digit give other angles; near alone for those that
+# have no such positions.
+_PROBES = ([0, 1, 2, 3, 1000, 100_000], [0, 1, 2, 3, 4, 5])
+
+
+def _check_native(ring: Ring, native: Any, heads: int, dim: int) -> None:
+    """ValueError if an encoding of `locus` does something else on another rank.
+
+    It has no description to compare beside its parameters. So each rank attends
+    to the same few tokens with it; machines may round differently.
+    """
+    x = torch.randn(3, 1, heads, 6, dim, generator=torch.Generator().manual_seed(1))
+    mine = None
+    for where in map(torch.tensor, _PROBES):
+        try:
+            out = locus.attention(*x, native, q_positions=where, k_positions=where)
+            mine = torch.as_tensor(out)
+            break
+        except ValueError:
+            continue
+    # A hundred times what the engine may be off.
+    tolerance = 100 * 4 * torch.finfo(torch.float32).eps * (dim + 12) ** 0.5
+    probes = ring.gather(mine)
+    for rank, other in enumerate(probes):
+        same = (other is None) == (probes[0] is None) and (
+            other is None or torch.allclose(other, probes[0], rtol=0, atol=tolerance)
+        )
+        if not same:
+            raise ValueError(
+                f"every rank must bring the same encoding: {native!r} of rank {rank} "
+                f"gives other scores than that of rank 0"
+            )
 
 
 class _RingAttention(torch.autograd.Function):
@@ -127,7 +177,7 @@ class _RingAttention(torch.autograd.Function):
                     block[1][:, :, cols].float(),
                     params,
                     plan.kind,
-                    *plan.arguments(rows, cols, block),
+                    *plan.arguments(rows, (owner, j), block),
                 )
                 parts[i] = part if parts[i] is None else locus.merge(parts[i], part)
         out = torch.zeros(*q.shape[:3], v.shape[3])
@@ -174,7 +224,7 @@ class _RingAttention(torch.autograd.Function):
                     lse[:, :, rows].contiguous(),
                     params,
                     plan.kind,
-                    *plan.arguments(rows, cols, block),
+                    *plan.arguments(rows, (owner, j), block),
                 )
                 d_q[:, :, rows] += part_q
                 share[0][:, :, cols] += part_k

@@ -104,6 +104,7 @@ class Side:
     """Queries or keys of one rank: tokens in pieces, and what is known of them."""
 
     pieces: list[slice]
+    tokens: list[Tensor]  # of each piece, by their place in the whole sequence
     positions: list[tuple[int, int]]  # lowest and highest of each piece
     segments: list[tuple[int, int]] | None
 
@@ -119,6 +120,7 @@ class Plan:
     ids: list[Tensor | None]  # of this rank: positions and segments, q and k
     hops: list[int]  # ranks that a block goes on, by its owner
     mask: tuple[bool, int | None, int | None]
+    key_lengths: Tensor | None = None  # [B], of the whole sequence
     kind: str = ""
     holder: Any = None
     options: tuple[Any, ...] = ()
@@ -154,7 +156,7 @@ class Plan:
             if ids[side] is None:
                 shift = max(totals[1] - totals[0], 0) if side == 0 else 0
                 ids[side] = torch.cat(tokens) + shift
-            local.append(_side([len(t) for t in tokens], ids[side], ids[side + 2]))
+            local.append(_side(tokens, ids[side], ids[side + 2]))
         ranks = ring.gather(local)
         plan = Plan(
             ring,
@@ -205,15 +207,26 @@ class Plan:
             and k.segments[j][0] <= q.segments[i][1]
         )
 
-    def arguments(self, i: slice, j: slice, block: list[Tensor]) -> tuple[Any, ...]:
-        """The options of one pair, as the operators take them."""
+    def arguments(
+        self, i: slice, key: tuple[int, int], block: list[Tensor]
+    ) -> tuple[Any, ...]:
+        """The options of one pair, as the operators take them.
+
+        i: the queries. key: whose keys, and which piece of them.
+        """
+        side, piece = self.keys[key[0]], key[1]
+        j = side.pieces[piece]
+        lengths = None
+        if self.key_lengths is not None:
+            # Tokens of a piece rise: those that exist come first.
+            lengths = (side.tokens[piece] < self.key_lengths[:, None]).sum(1)
         k_positions, *k_segments = block[2:]
         q_positions, _, q_segments, _ = self.ids
         return (
             *self.options,
             q_positions[..., i],
             k_positions[..., j],
-            None,
+            lengths,
             None if q_segments is None else q_segments[..., i],
             k_segments[0][..., j] if k_segments else None,
             self.threads,
@@ -236,18 +249,21 @@ class Plan:
         ]
 
 
-def _side(counts: list[int], positions: Tensor, segments: Tensor | None) -> Side:
+def _side(tokens: list[Tensor], positions: Tensor, segments: Tensor | None) -> Side:
     pieces, begin = [], 0
-    for count in counts:
-        pieces.append(slice(begin, begin + count))
-        begin += count
+    for piece in tokens:
+        pieces.append(slice(begin, begin + len(piece)))
+        begin += len(piece)
 
     def extremes(ids: Tensor) -> list[tuple[int, int]]:
         parts = [ids[..., piece] for piece in pieces]
         return [(int(x.min()), int(x.max())) if x.numel() else (0, 0) for x in parts]
 
     return Side(
-        pieces, extremes(positions), None if segments is None else extremes(segments)
+        pieces,
+        tokens,
+        extremes(positions),
+        None if segments is None else extremes(segments),
     )
 
 

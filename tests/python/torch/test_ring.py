@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from encoding_cases import DIM, HEADS, KV_HEADS, REACH, cases
 
+import locus
 import locus.torch as lt
 
 SHARDINGS = ("contiguous", "zigzag", "round-robin")
@@ -95,6 +96,8 @@ def every_option(rank, ranks):
             {"window": 3, "causal": True},
             {"softcap": 2.0, "scale": 0.3},
             {"q_segments": segments, "k_segments": segments, "causal": True},
+            {"key_lengths": [LENGTH - 8, 5]},
+            {"key_lengths": [1, LENGTH], "causal": True},
         ):
             compare(rank, ranks, t5, sharding, **options)
         # Half a unit in the last place of numbers about 1.
@@ -127,6 +130,18 @@ def refusals(rank, ranks):
     with pytest.raises(ValueError, match="same encoding"):
         rope = lt.Rope(DIM, layout="halves") if last else None
         lt.ring_attention(q, k, v, rope)
+    # Encodings of `locus`: other frequencies, other tables.
+    base = 10_001.0 if last else 10_000.0
+    with pytest.raises(ValueError, match=r"same encoding: .* gives other scores"):
+        lt.ring_attention(q, k, v, locus.Rope(DIM, "halves", base=base))
+    table = torch.zeros(32, HEADS).numpy()
+    table[31] = last
+    with pytest.raises(ValueError, match="same parameters of the encoding"):
+        lt.ring_attention(q, k, v, locus.T5Bias(table))
+    with pytest.raises(ValueError, match="same key lengths"):
+        lt.ring_attention(q, k, v, key_lengths=[3, 4 + last])
+    with pytest.raises(ValueError, match=r"key_lengths must be \[2\], got \[3\]"):
+        lt.ring_attention(q, k, v, key_lengths=[3, 4, 5])
     with pytest.raises(ValueError, match="zigzag sharding of"):
         cut = slice(0, 1 if last else LENGTH)
         lt.ring_attention(q[:, :, cut], k, v, sharding="zigzag")
