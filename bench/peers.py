@@ -13,7 +13,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from peers.main import main
+from peers.arguments import arguments
 
 if __name__ == "__main__":
-    sys.exit(main())
+    given = arguments()
+    from peers.main import main
+
+    sys.exit(main(given))

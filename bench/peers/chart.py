@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .files import run_gnuplot
+from .files import run_gnuplot, terminal_of
 from .result import QUIET
 
 PEER, LOCUS, GREY = "#d98f70", "#20507a", "#555555"
@@ -141,13 +141,6 @@ def script(data: dict[str, Any], terminal: str) -> str:
     return out.replace("set multiplot\n", key + "set multiplot\n") + (
         "unset multiplot\nunset output\n"
     )
-
-
-def terminal_of(path: Path) -> str:
-    kinds = {".png": "pngcairo", ".svg": "svg"}
-    if path.suffix not in kinds:
-        raise ValueError(f"--chart must name a .png or .svg file, got '{path}'")
-    return kinds[path.suffix]
 
 
 def draw(data: dict[str, Any], path: Path) -> None:

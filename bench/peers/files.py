@@ -49,3 +49,11 @@ def run_gnuplot(path: Path, script: str) -> None:
         if done.returncode != 0 or made.stat().st_size == 0:
             said = done.stderr.strip().splitlines() or ["it gave no reason"]
             raise OSError(f"gnuplot could not draw {path}: {said[-1]}")
+
+
+def terminal_of(path: Path) -> str:
+    """What gnuplot calls the kind of picture that a path names."""
+    kinds = {".png": "pngcairo", ".svg": "svg"}
+    if path.suffix not in kinds:
+        raise ValueError(f"--chart must name a .png or .svg file, got '{path}'")
+    return kinds[path.suffix]

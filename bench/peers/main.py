@@ -1,13 +1,11 @@
-"""The command line: which rows, in which order, written where."""
+"""What is measured: which rows, in which order, written where."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import gc
-import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,12 +26,12 @@ from . import (
     table,
     timing,
 )
+from .arguments import LONGEST
 from .case import Row
 from .result import Result, result
 
 FAMILIES = (plain, biased, flex, hf_rows, rotary, onnxruntime_rows, overhead)
 SIDES = ("peer", "locus")
-LONGEST = 8192
 
 METHOD = {
     "time": "peer and Locus take turns in one process; median and quartiles of the "
@@ -62,52 +60,6 @@ def all_rows(longest: int = LONGEST) -> list[Row]:
     return [
         row if row.name in whole else dataclasses.replace(row, **free) for row in rows
     ]
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as wrong:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a regular expression: {wrong}"
-        ) from wrong
-
-
-def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="peers.py",
-        description="Locus beside PyTorch, transformers and ONNX Runtime.",
-    )
-    parser.add_argument(
-        "--only", metavar="REGEX", type=_pattern, help="rows whose name has it"
-    )
-    parser.add_argument("--list", action="store_true", help="names of the rows")
-    parser.add_argument(
-        "--quick", action="store_true", help="3 rounds, lengths up to 2048"
-    )
-    parser.add_argument("--rounds", type=int, help="turns of each side (default 9)")
-    parser.add_argument(
-        "--longest", type=int, default=LONGEST, help="cut every length to this"
-    )
-    parser.add_argument("--no-memory", action="store_true", help="times only")
-    parser.add_argument("--json", metavar="FILE", type=Path)
-    parser.add_argument("--chart", metavar="FILE", type=Path, help=".png or .svg")
-    given = parser.parse_args(argv)
-    if given.rounds is None:
-        given.rounds = 3 if given.quick else 9
-    if given.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {given.rounds}")
-    if not 8 <= given.longest <= LONGEST:
-        parser.error(f"--longest must lie in 8 .. {LONGEST}, got {given.longest}")
-    for path in (given.json, given.chart):
-        if path is not None and not path.parent.is_dir():
-            parser.error(f"there is no folder {path.parent} to write {path.name} to")
-    if given.chart is not None:
-        try:
-            chart.terminal_of(given.chart)
-        except ValueError as wrong:
-            parser.error(str(wrong))
-    return given
 
 
 def _chosen(given: argparse.Namespace) -> list[Row]:
@@ -202,9 +154,8 @@ def _measure(given: argparse.Namespace, rows: list[Row]) -> list[Result]:
     return results
 
 
-def main(argv: list[str] | None = None) -> int:
-    """0: it ran; 1: no row or a failure; 2: bad usage; 130: interrupted."""
-    given = _arguments(argv)
+def main(given: argparse.Namespace) -> int:
+    """0: it ran; 1: no row or a failure; 130: interrupted."""
     rows = _chosen(given)
     if not rows:
         print("peers.py: no row has such a name; --list shows them", file=sys.stderr)

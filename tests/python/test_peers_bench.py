@@ -77,7 +77,8 @@ def check_spread(spread):
 def test_rows(family, tmp_path):
     out, picture = tmp_path / "peers.json", tmp_path / "peers.svg"
     chosen = ["--longest", str(LONGEST), "--only", FAMILIES[family]]
-    done = run(*chosen, "--rounds=2", "--json", out, "--chart", picture)
+    more = ["--rounds=2", "--no-memory", "--json", out, "--chart", picture]
+    done = run(*chosen, *more)
     assert done.returncode == 0, done.stderr
     data = json.loads(out.read_text(encoding="utf-8"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["peers.json", "peers.svg"]
@@ -101,12 +102,31 @@ def check_row(row):
     for side in ("peer", "locus"):
         measured = row[side]
         check_spread(measured["seconds"])
-        assert measured["of_limit"] > 0 and measured["memory"] >= 0
+        assert measured["of_limit"] > 0
         assert measured["setting"]
         assert measured["error"] <= TOLERANCE, (row["name"], side)
     if not row["name"].startswith("overhead/"):
         # Requirements are for the lengths they name, not for a cut row.
         assert not any(row["required"].values()) and not row["misses"]
+
+
+def test_memory(tmp_path):
+    """A row of each family: memory has a process a side, which takes its time."""
+    out = tmp_path / "peers.json"
+    rows = {}
+    for name in names("--longest", str(LONGEST)):
+        for family, pattern in FAMILIES.items():
+            if re.search(pattern, name):
+                rows.setdefault(family, name)
+    assert rows.keys() == FAMILIES.keys()
+    only = "^(" + "|".join(map(re.escape, rows.values())) + ")$"
+    chosen = ["--longest", str(LONGEST), "--only", only]
+    done = run(*chosen, "--rounds=1", "--json", out)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert {row["name"] for row in found} == set(rows.values())
+    for row in found:
+        assert row["peer"]["memory"] >= 0 and row["locus"]["memory"] >= 0
 
 
 def test_refusals(tmp_path):
