@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from golden_layers import TEXT, TOKENS, Kept, build, case, heads_of, watch
+from golden_layers import (
+    TEXT,
+    TOKENS,
+    Kept,
+    build,
+    case,
+    heads_of,
+    seen_by_image_layer,
+    watch,
+)
 from golden_tables import Case, numbers
 
 GPT: Case = {
@@ -218,15 +227,9 @@ def image(model_type: str) -> Case:
         "patch_size": 4,
     }
     model = build(model_type, fields)
-    kept: Kept = {}
-    layer = model.layers[1].attention
-    watch(layer.q_proj, kept, "q")
-    watch(layer.k_proj, kept, "k")
-    out = model(torch.randn(1, 3, 12, 12), output_attentions=True)
-    q, k = (heads_of(kept[x], 2) for x in "qk")
+    seen = seen_by_image_layer(model)
     table = "embeddings.position_embeddings"
     added = numbers(model.embeddings.position_embeddings[0])
-    seen = (q, k, out.attentions[1][0])
     return case(model, fields, model_type, [table], seen, added=added)
 
 

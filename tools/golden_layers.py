@@ -237,6 +237,17 @@ def longt5() -> Case:
     return case(model, fields, "longt5", table, (q, k, prob), part="encoder")
 
 
+def seen_by_image_layer(model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    """q, k and weights of layer 1 over an image of 12 x 12 pixels."""
+    kept: Kept = {}
+    layer = model.layers[1].attention
+    watch(layer.q_proj, kept, "q")
+    watch(layer.k_proj, kept, "k")
+    out = model(torch.randn(1, 3, 12, 12), output_attentions=True)
+    q, k = (heads_of(kept[x], 2) for x in "qk")
+    return q, k, out.attentions[1][0]
+
+
 def image_cases() -> list[Case]:
     """BEiT over 3 x 3 patches and [CLS]; a window of Swin."""
     beit = {
@@ -247,16 +258,9 @@ def image_cases() -> list[Case]:
     }
     del beit["vocab_size"], beit["max_position_embeddings"], beit["pad_token_id"]
     model = build("beit", beit)
-    kept: Kept = {}
-    layer = model.layers[1].attention
-    watch(layer.q_proj, kept, "q")
-    watch(layer.k_proj, kept, "k")
-    out = model(torch.randn(1, 3, 12, 12), output_attentions=True)
-    q, k = (heads_of(kept[x], 2) for x in "qk")
+    seen = seen_by_image_layer(model)
     table = "relative_position_bias.relative_position_bias_table"
-    cases = [
-        case(model, beit, "beit", [f"layers.1.{table}"], (q, k, out.attentions[1][0]))
-    ]
+    cases = [case(model, beit, "beit", [f"layers.1.{table}"], seen)]
     swin = {
         "image_size": 24,
         "patch_size": 4,

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pictures
-from tool import LOCUS, NAMES, good, run
+from tool import LOCUS, NAMES, good, rest_of, run
 
 
 class Bench(unittest.TestCase):
@@ -430,12 +430,7 @@ class Bench(unittest.TestCase):
             self.assertIn(b"1 of ", told)
             child.send_signal(signal.SIGINT)
             out, _ = child.communicate(timeout=120)
-            try:
-                while chunk := os.read(master, 4096):
-                    told += chunk
-            except OSError:
-                pass  # the child has closed its side
-            os.close(master)
+            told += rest_of(master)
             self.assertEqual((child.returncode, out), (-signal.SIGINT, b""))
             self.assertTrue(told.endswith(b"locus: interrupted\r\n"), told)
             self.assertEqual(os.listdir(self.folder.name), [])

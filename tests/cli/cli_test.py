@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pictures
-from tool import COMMANDS, LOCUS, NAMES, PROPERTIES, good, run
+from tool import COMMANDS, LOCUS, NAMES, PROPERTIES, good, rest_of, run
 
 
 class List(unittest.TestCase):
@@ -125,13 +125,7 @@ class Show(unittest.TestCase):
         environment.update(env)
         child = subprocess.Popen([LOCUS, *args], stdout=slave, env=environment)
         os.close(slave)
-        out = b""
-        try:
-            while chunk := os.read(master, 65536):
-                out += chunk
-        except OSError:
-            pass  # the child has closed its side
-        os.close(master)
+        out = rest_of(master)
         self.assertEqual(child.wait(), 0)
         return out
 

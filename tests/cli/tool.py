@@ -36,6 +36,18 @@ def good(*args, **more):
     return out
 
 
+def rest_of(terminal):
+    """What a child still writes to a pseudo-terminal; closes it."""
+    told = b""
+    try:
+        while chunk := os.read(terminal, 65536):
+            told += chunk
+    except OSError:
+        pass  # the child has closed its side
+    os.close(terminal)
+    return told
+
+
 NAMES = [e["name"] for e in json.loads(good("list", "--json"))["encodings"]]
 # The commands, as the tool's own help lists them: two blanks, then a name.
 COMMANDS = re.findall(
