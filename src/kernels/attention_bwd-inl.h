@@ -195,7 +195,7 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   const int64_t dv = call_.sizes.value_dim;
   const float* v = bp_.ValuePanels(t_.b, t_.h);
   for (int64_t c = lo; c < end; c += kColsI) {
-    Product(t_.d_pack.data() + n * kRowsI * dv, kRows, 1, v + c * dv, kCols,
+    Product(t_.d_pack.data() + n * kRowsI * dv, kRows, kAdjacent, v + c * dv, kCols,
             static_cast<size_t>(dv), Store{ds + (c - tile), kBwdStride});
   }
   const float cap = static_cast<float>(call_.softcap * kLog2E);
@@ -241,7 +241,7 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
     const int64_t begin = std::max(block.any.begin, tile);
     const int64_t end = std::min(block.any.end, tile + keys);
     if (begin >= end) continue;
-    AddProduct(t_.Ds(n * kRowsI) + (begin - tile), 1, kBwdStride,
+    AddProduct(t_.Ds(n * kRowsI) + (begin - tile), 1, Fixed<kBwdStride>(),
                k + begin * bp_.depth_stride, bp_.depth_stride, end - begin,
                t_.d_q.data() + n * kRowsI * bp_.depth_stride, bp_.depth_stride,
                bp_.depth_stride);
@@ -258,11 +258,11 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
     }
     if (from >= to) continue;
     const int64_t row = from * kRowsI, depth = (to - from) * kRowsI;
-    AddProduct(t_.Ds(row) + j, kBwdStride, 1,
+    AddProduct(t_.Ds(row) + j, kBwdStride, kAdjacent,
                t_.q_rows.data() + row * bp_.depth_stride, bp_.depth_stride,
                depth, g_.keys.data() + (tile + j) * bp_.depth_stride,
                bp_.depth_stride, bp_.depth_stride);
-    AddProduct(t_.P(row) + j, kBwdStride, 1,
+    AddProduct(t_.P(row) + j, kBwdStride, kAdjacent,
                t_.d_rows.data() + row * bp_.value_pad, bp_.value_pad, depth,
                g_.values.data() + (tile + j) * bp_.value_pad, bp_.value_pad,
                bp_.value_pad);

@@ -56,6 +56,7 @@ inline float SoftmaxRow(float* s, int64_t begin, int64_t end, float max,
                                             : PowerOfTwo(state.ref - ref);
   const Exp2Reference reference(std::abs(ref) <= kLargest ? ref : 0.0F);
   VF sum = hn::Zero(kDF);
+#pragma GCC unroll 4
   for (int64_t j = begin; j < end; j += kLanesI) {
     const VF p = Exp2(hn::LoadU(kDF, s + j), reference);
     sum = hn::Add(sum, p);
@@ -215,7 +216,7 @@ inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
     return;
   }
   for (int64_t c = 0; c < out_stride_; c += kColsI) {
-    Product(p + (lo - tile), 1, static_cast<size_t>(lds_),
+    Product(p + (lo - tile), 1, Fixed<lds_>(),
             packed_.Values(block.b, block.h, lo, c), kCols,
             static_cast<size_t>(hi - lo),
             ScaleAddTo{keep, out + c, static_cast<size_t>(out_stride_)});

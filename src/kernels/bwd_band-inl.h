@@ -59,7 +59,7 @@ inline void TermBackward::AddBand(int64_t tile, int64_t keys) {
     if (from >= to) continue;
     // Columns x = c - r from the last row's first to the first row's last.
     const int64_t x = from - (kRowsI - 1);
-    AddProduct(t_.Ds(n * kRowsI) + x, 1, kBwdStride + 1,
+    AddProduct(t_.Ds(n * kRowsI) + x, 1, Fixed<kBwdStride + 1>(),
                table.Head(t_.h) + (origin - n * kRowsI + x) * table.stride,
                table.stride, to - x,
                t_.d_plain.data() + n * kRowsI * bp_.dim_stride, bp_.dim_stride,
@@ -70,7 +70,7 @@ inline void TermBackward::AddBand(int64_t tile, int64_t keys) {
     const int64_t from = std::max<int64_t>(-(x + kRowsI - 1), 0);
     const int64_t to = std::min(rows, keys - x);
     if (from >= to) continue;
-    AddProduct(t_.Ds(from) + x + from, kBwdStride + 1, 1,
+    AddProduct(t_.Ds(from) + x + from, kBwdStride + 1, kAdjacent,
                t_.plain_rows.data() + from * bp_.dim_stride, bp_.dim_stride,
                to - from, g_.q_table.data() + (origin + x) * bp_.dim_stride,
                bp_.dim_stride, bp_.dim_stride);
@@ -130,7 +130,7 @@ inline void TermBackward::AddScatteredBand(int64_t tile, int64_t keys) {
                  bp_.dim_stride, bp_.dim_stride);
     }
     for (int64_t e = 0; e < span; e += kRowsI) {
-      AddProduct(t_.band.data() + e, stride, 1, t_.plain_rows.data(),
+      AddProduct(t_.band.data() + e, stride, kAdjacent, t_.plain_rows.data(),
                  bp_.dim_stride, t_.n_blocks * kRowsI,
                  g_.q_table.data() + (piece + e) * bp_.dim_stride,
                  bp_.dim_stride, bp_.dim_stride);

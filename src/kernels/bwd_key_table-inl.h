@@ -166,7 +166,7 @@ inline void TermBackward::EndHead() {
     }
   }
   for (int64_t j = 0; j < cols; j += kRowsI) {
-    AddProduct(d_key_table_.data() + j, cols, 1, table.data(), bp_.dim_stride,
+    AddProduct(d_key_table_.data() + j, cols, kAdjacent, table.data(), bp_.dim_stride,
                count, d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
                bp_.dim_stride);
   }

@@ -170,12 +170,13 @@ inline void BackwardPacked::Pack(int64_t first, int64_t count) {
 
 // C[r, 0 .. width) += A[k, r] B[k, ..] over whole column panels, for kRows
 // rows.
-inline void AddProduct(const float* a, int64_t ak, int64_t ar, const float* b,
-                       int64_t bk, int64_t depth, float* c, int64_t ldc,
-                       int64_t width) {
+template <typename Stride>
+HWY_INLINE void AddProduct(const float* a, int64_t ak, Stride ar,
+                           const float* b, int64_t bk, int64_t depth, float* c,
+                           int64_t ldc, int64_t width) {
   for (int64_t col = 0; col < width; col += kColsI) {
-    Product(a, static_cast<size_t>(ak), static_cast<size_t>(ar), b + col,
-            static_cast<size_t>(bk), static_cast<size_t>(depth),
+    Product(a, static_cast<size_t>(ak), ar, b + col, static_cast<size_t>(bk),
+            static_cast<size_t>(depth),
             AddTo{c + col, static_cast<size_t>(ldc)});
   }
 }

@@ -147,7 +147,7 @@ inline void TermBackward::BeginQueries() {
       float* rows_to = t_.v_row.data() + n * kRowsI * v_rel_stride_;
       for (int64_t p = 0; p < table.cols; p += kColsI) {
         Product(
-            t_.d_pack.data() + n * kRowsI * dim, kRows, 1,
+            t_.d_pack.data() + n * kRowsI * dim, kRows, kAdjacent,
             table.Head(t_.h) + p * dim, kCols, static_cast<size_t>(dim),
             Store{rows_to + kRelPad + p, static_cast<size_t>(v_rel_stride_)});
       }
@@ -341,7 +341,7 @@ inline void TermBackward::EndQueries() {
                  bp_.dim_stride, bp_.dim_stride);
     }
     for (int64_t e = 0; e < width; e += kRowsI) {
-      AddProduct(t_.by_rel.data() + kRelPad + e, rel_stride_, 1,
+      AddProduct(t_.by_rel.data() + kRelPad + e, rel_stride_, kAdjacent,
                  t_.plain_rows.data(), bp_.dim_stride, rows,
                  g_.q_table.data() + e * bp_.dim_stride, bp_.dim_stride,
                  bp_.dim_stride);
@@ -353,7 +353,7 @@ inline void TermBackward::EndQueries() {
       fold(t_.p_by_rel.data() + i * v_rel_stride_, width);
     }
     for (int64_t e = 0; e < width; e += kRowsI) {
-      AddProduct(t_.p_by_rel.data() + kRelPad + e, v_rel_stride_, 1,
+      AddProduct(t_.p_by_rel.data() + kRelPad + e, v_rel_stride_, kAdjacent,
                  t_.d_rows.data(), bp_.value_pad, rows,
                  g_.v_table.data() + e * bp_.value_pad, bp_.value_pad,
                  bp_.value_pad);

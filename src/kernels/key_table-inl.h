@@ -58,7 +58,7 @@ inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
     }
     for (int64_t p = 0; p < cols_; p += kColsI) {
       Product(
-          table_.data(), kRows, 1, panels + p * dim, kCols,
+          table_.data(), kRows, kAdjacent, panels + p * dim, kCols,
           static_cast<size_t>(dim),
           Store{values_.data() + t * cols_ + p, static_cast<size_t>(cols_)});
     }

@@ -257,7 +257,7 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
     // q.Tq[rel] for every rel of the table, once a query.
     const PackedTable& table = *packed_.q_table;
     for (int64_t p = 0; p < table.cols; p += kColsI) {
-      Product(block.plain, kRows, 1, table.Head(h) + p * dim, kCols,
+      Product(block.plain, kRows, kAdjacent, table.Head(h) + p * dim, kCols,
               static_cast<size_t>(dim),
               Store{block.q_row + kRelPad + p, static_cast<size_t>(q_stride_)});
     }
@@ -316,10 +316,10 @@ inline Scorer::ByRel Scorer::Band(const Block& block, int64_t first_rel,
       const RelMap& map = packed_.bias->map;
       const int64_t at =
           RelStart(table.map.first + from + p, map.first, map.width());
-      Product(block.plain, kRows, 1, panel, kCols, static_cast<size_t>(dim),
+      Product(block.plain, kRows, kAdjacent, panel, kCols, static_cast<size_t>(dim),
               AddRow<Store>{packed_.bias->Row(block.h) + at, store});
     } else {
-      Product(block.plain, kRows, 1, panel, kCols, static_cast<size_t>(dim),
+      Product(block.plain, kRows, kAdjacent, panel, kCols, static_cast<size_t>(dim),
               store);
     }
   }
@@ -338,7 +338,7 @@ inline void Scorer::MultiplyPairs(const Block& block, int64_t p, int64_t n,
                                   float* max) const {
   const size_t depth = static_cast<size_t>(packed_.depth);
   const auto multiply = [&](const auto& end) {
-    Product(block.dot, kRows, 1, panel, kCols, depth, end);
+    Product(block.dot, kRows, kAdjacent, panel, kCols, depth, end);
   };
   const float* rows[kRows];
   bool inside = true;
@@ -407,16 +407,16 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
                   RelStart(n - block.position[r], added.first, added.width);
       }
       if (with_max) {
-        Product(block.dot, kRows, 1, panel, kCols, depth,
+        Product(block.dot, kRows, kAdjacent, panel, kCols, depth,
                 AddRows<StoreMax>{rows, store_max});
       } else {
-        Product(block.dot, kRows, 1, panel, kCols, depth,
+        Product(block.dot, kRows, kAdjacent, panel, kCols, depth,
                 AddRows<Store>{rows, store});
       }
     } else if (with_max) {
-      Product(block.dot, kRows, 1, panel, kCols, depth, store_max);
+      Product(block.dot, kRows, kAdjacent, panel, kCols, depth, store_max);
     } else {
-      Product(block.dot, kRows, 1, panel, kCols, depth, store);
+      Product(block.dot, kRows, kAdjacent, panel, kCols, depth, store);
     }
   }
   for (int64_t r = 0; r < block.count; ++r) {
