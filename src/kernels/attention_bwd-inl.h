@@ -125,11 +125,20 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
     buffer.Resize(size);
     std::fill_n(buffer.data(), size, 0.0F);
   };
-  clear(t_.q_rows, kBwdQueries * bp_.depth_stride);
-  clear(t_.plain_rows, kBwdQueries * bp_.dim_stride);
-  clear(t_.d_rows, kBwdQueries * bp_.value_pad);
+  // Rows are written below, but for their padding.
+  const auto reserve = [&](FloatBuffer& buffer, int64_t size, bool padded) {
+    buffer.Resize(size);
+    if (padded) clear(buffer, size);
+  };
+  reserve(t_.q_rows, kBwdQueries * bp_.depth_stride,
+          bp_.depth_stride > packed_.depth);
+  reserve(t_.d_rows, kBwdQueries * bp_.value_pad, bp_.value_pad > s.value_dim);
   clear(t_.d_q, kBwdQueries * bp_.depth_stride);
   clear(t_.d_plain, kBwdQueries * bp_.dim_stride);
+  if (packed_.q_table) {
+    reserve(t_.plain_rows, kBwdQueries * bp_.dim_stride,
+            bp_.dim_stride > s.head_dim);
+  }
   t_.d_pack.Resize(kBwdQueries * s.value_dim);
   t_.blocks.assign(static_cast<size_t>(t_.n_blocks), Block());
   t_.lse.assign(static_cast<size_t>(rows), 0.0F);
@@ -142,35 +151,34 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
   const Tokens& tokens = call_.Queries(t_.b);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     Block& block = t_.blocks[static_cast<size_t>(n)];
-    scorer_.Prepare(t_.b, t_.h, first + n * kRowsI,
-                    std::min(kRowsI, count - n * kRowsI),
-                    t_.block_memory.data() + n * scorer_.BlockFloats(), block);
-    for (int64_t r = 0; r < kRowsI; ++r) {
-      const int64_t i = n * kRowsI + r;
-      float* d_row = t_.d_rows.data() + i * bp_.value_pad;
-      if (r < block.count) {
-        const int64_t source = tokens.source[static_cast<size_t>(first + i)];
-        args_.d_out.Load(t_.b, t_.h, source, d_row);
-        const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
-        t_.lse[static_cast<size_t>(i)] =
-            static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
-        t_.delta[static_cast<size_t>(i)] =
-            (*bp_.delta)[static_cast<size_t>(at)];
-        // A row that saw nothing has no gradient.
-        if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
-      }
-      for (int64_t d = 0; d < packed_.depth; ++d) {
-        t_.q_rows.data()[i * bp_.depth_stride + d] = block.dot[d * kRowsI + r];
-      }
-      for (int64_t d = 0; packed_.q_table && d < s.head_dim; ++d) {
-        t_.plain_rows.data()[i * bp_.dim_stride + d] =
-            block.plain[d * kRowsI + r];
-      }
-      float* pack = t_.d_pack.data() + n * kRowsI * s.value_dim;
-      for (int64_t d = 0; d < s.value_dim; ++d) {
-        pack[d * kRowsI + r] = d_row[d];
-      }
+    const int64_t row = n * kRowsI;
+    Scorer::QueryRows rows_to{t_.q_rows.data() + row * bp_.depth_stride,
+                              bp_.depth_stride};
+    if (packed_.q_table) {
+      rows_to.plain = t_.plain_rows.data() + row * bp_.dim_stride;
+      rows_to.plain_stride = bp_.dim_stride;
     }
+    scorer_.Prepare(t_.b, t_.h, first + row, std::min(kRowsI, count - row),
+                    t_.block_memory.data() + n * scorer_.BlockFloats(), rows_to,
+                    block);
+    for (int64_t r = 0; r < kRowsI; ++r) {
+      const int64_t i = row + r;
+      float* d_row = t_.d_rows.data() + i * bp_.value_pad;
+      if (r >= block.count) {
+        std::fill_n(d_row, s.value_dim, 0.0F);
+        continue;
+      }
+      const int64_t source = tokens.source[static_cast<size_t>(first + i)];
+      args_.d_out.Load(t_.b, t_.h, source, d_row);
+      const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
+      t_.lse[static_cast<size_t>(i)] =
+          static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
+      t_.delta[static_cast<size_t>(i)] = (*bp_.delta)[static_cast<size_t>(at)];
+      // A row that saw nothing has no gradient.
+      if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
+    }
+    PackBlock(t_.d_rows.data() + row * bp_.value_pad, bp_.value_pad,
+              s.value_dim, t_.d_pack.data() + row * s.value_dim);
   }
 }
 
@@ -195,8 +203,8 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   const int64_t dv = call_.sizes.value_dim;
   const float* v = bp_.ValuePanels(t_.b, t_.h);
   for (int64_t c = lo; c < end; c += kColsI) {
-    Product(t_.d_pack.data() + n * kRowsI * dv, kRows, kAdjacent, v + c * dv, kCols,
-            static_cast<size_t>(dv), Store{ds + (c - tile), kBwdStride});
+    Product(t_.d_pack.data() + n * kRowsI * dv, kRows, kAdjacent, v + c * dv,
+            kCols, static_cast<size_t>(dv), Store{ds + (c - tile), kBwdStride});
   }
   const float cap = static_cast<float>(call_.softcap * kLog2E);
   const Exp2Reference zero(0.0F);
@@ -279,7 +287,7 @@ inline void BackwardTask::StoreQueries() {
     const size_t at = static_cast<size_t>(t_.first + i);
     const int64_t position = tokens.position[at];
     const float scale = static_cast<float>(call_.terms.scale.At(position));
-    for (int64_t c = 0; c < packed_.depth; ++c) d[c] *= scale;
+    SetScaled(scale, d, packed_.depth, d);
     if (!g_.extra_q.empty()) {
       const int64_t row = position - call_.terms.extra_dot->first_position;
       for (int64_t e = 0; e < packed_.extra; ++e) {
@@ -296,7 +304,7 @@ inline void BackwardTask::StoreQueries() {
       g_.key_row[c] += static_cast<double>(d[c]);
     }
     const float* tables = t_.d_plain.data() + i * bp_.dim_stride;
-    for (int64_t c = 0; c < s.head_dim; ++c) d[c] += scale * tables[c];
+    AddScaled(scale, tables, s.head_dim, d);
     const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
     kernels::StoreRow(*args_.d_q, row, d, s.head_dim);
   }

@@ -298,7 +298,7 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
     const bool nothing = state.sum == 0.0F;
     const float inverse = nothing ? 0.0F : 1.0F / state.sum;
     float* x = o + r * out_stride_;
-    for (int64_t d = 0; d < s.value_dim; ++d) x[d] *= inverse;
+    SetScaled(inverse, x, s.value_dim, x);
     kernels::StoreRow(out, row, x, s.value_dim);
     if (lse != nullptr) {
       lse[row] = nothing ? kMinusInf : LogSumExp(state);

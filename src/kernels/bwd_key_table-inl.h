@@ -166,9 +166,9 @@ inline void TermBackward::EndHead() {
     }
   }
   for (int64_t j = 0; j < cols; j += kRowsI) {
-    AddProduct(d_key_table_.data() + j, cols, kAdjacent, table.data(), bp_.dim_stride,
-               count, d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
-               bp_.dim_stride);
+    AddProduct(d_key_table_.data() + j, cols, kAdjacent, table.data(),
+               bp_.dim_stride, count, d_keys.data() + j * bp_.dim_stride,
+               bp_.dim_stride, bp_.dim_stride);
   }
   g_.plain_keys.reserve(static_cast<size_t>(tokens.size() * s.head_dim));
   for (int64_t j = 0; j < tokens.size(); ++j) {

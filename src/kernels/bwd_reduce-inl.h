@@ -33,12 +33,8 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
     for (TaskGrads& g : tasks) {
       const float* k = g.keys.data() + j * bp.depth_stride;
       const float* v = g.values.data() + j * bp.value_pad;
-      for (int64_t d = 0; d < s.head_dim; ++d) {
-        d_k[static_cast<size_t>(d)] += k[d];
-      }
-      for (int64_t d = 0; d < s.value_dim; ++d) {
-        d_v[static_cast<size_t>(d)] += v[d];
-      }
+      AddScaled(1.0F, k, s.head_dim, d_k.data());
+      AddScaled(1.0F, v, s.value_dim, d_v.data());
       if (!g.extra_k.empty()) {
         const int64_t row = tokens.position[static_cast<size_t>(j)] -
                             call.terms.extra_dot->first_position;
@@ -48,17 +44,15 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
         }
       }
     }
-    for (float& d : d_k) d *= ln2;
+    SetScaled(ln2, d_k.data(), depth, d_k.data());
     if (call.terms.rotate) {
       kernels::RotateRowBack(*call.terms.rotate, bp.packed.KeyAngles(b), j,
                              d_k.data());
     }
     for (const TaskGrads& g : tasks) {
       if (g.plain_keys.empty()) continue;
-      for (int64_t d = 0; d < s.head_dim; ++d) {
-        d_k[static_cast<size_t>(d)] +=
-            g.plain_keys[static_cast<size_t>(j * s.head_dim + d)];
-      }
+      AddScaled(1.0F, g.plain_keys.data() + j * s.head_dim, s.head_dim,
+                d_k.data());
     }
     const int64_t row =
         (b * s.kv_heads + kv) * s.k_len + tokens.source[static_cast<size_t>(j)];

@@ -160,14 +160,21 @@ inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
   const size_t at = static_cast<size_t>(i);
   const int64_t dim = call.sizes.head_dim;
   const float scale = ScaleOf(tokens.position[at]);
-  call.q.Load(b, h, tokens.source[at], dot_row);
-  if (plain != nullptr) {
-    for (int64_t d = 0; d < dim; ++d) plain[d] = scale * dot_row[d];
+  const float* row = call.q.Direct(b, h, tokens.source[at]);
+  if (row == nullptr) {
+    call.q.Load(b, h, tokens.source[at], dot_row);
+    row = dot_row;
   }
+  if (plain != nullptr) SetScaled(scale, row, dim, plain);
+  if (!fold_key_row && !call.terms.rotate && extra == 0) {
+    SetScaled(scale, row, dim, dot_row);
+    return;
+  }
+  if (row != dot_row) std::copy_n(row, dim, dot_row);
   if (fold_key_row) {
     FourRows scratch(dim);
     const float* u = TableRow(call.terms.k_table->rows, h, 0, scratch.Next());
-    for (int64_t d = 0; d < dim; ++d) dot_row[d] += u[d];
+    AddScaled(1.0F, u, dim, dot_row);
   }
   if (call.terms.rotate) {
     kernels::RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
@@ -176,7 +183,7 @@ inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
     const ExtraDot& dot = *call.terms.extra_dot;
     LoadExtra(dot.q_rows, h, tokens.position[at] - dot.first_position, dot_row);
   }
-  for (int64_t d = 0; d < depth; ++d) dot_row[d] *= scale;
+  SetScaled(scale, dot_row, depth, dot_row);
 }
 
 inline PackedTables::PackedTables(const Call& c, int n_threads)

@@ -132,8 +132,8 @@ inline void PairRows::MultiplyQueries(int64_t count) {
       panels_.data());
   for (int64_t t = 0; t < call.terms.q_table->rows.size(1); t += kRowsI) {
     for (int64_t p = 0; p < kQueries; p += kColsI) {
-      Product(table_.data() + t * dim, kRows, kAdjacent, panels_.data() + p * dim,
-              kCols, static_cast<size_t>(dim),
+      Product(table_.data() + t * dim, kRows, kAdjacent,
+              panels_.data() + p * dim, kCols, static_cast<size_t>(dim),
               Store{queries_.data() + t * kQueries + p, kQueries});
     }
   }

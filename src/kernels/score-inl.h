@@ -63,9 +63,24 @@ class Scorer {
   // nullptr: none.
   void SetPairRows(const PairRows* rows) { pairs_ = rows; }
 
-  // Packs `count` queries from `first` on into `memory` [BlockFloats].
+  // Packs `count` queries from `first` on into `memory` [BlockFloats]. Leaves
+  // them in `rows` too: kRows rows a pointer, zeros where there is no query.
+  struct QueryRows {
+    float* dot = nullptr;
+    int64_t dot_stride = 0;
+    float* plain = nullptr;  // only for a query table
+    int64_t plain_stride = 0;
+  };
   void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-               float* memory, Block& block) const;
+               float* memory, const QueryRows& rows, Block& block) const;
+  // Likewise, with rows of its own.
+  void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
+               float* memory, Block& block) {
+    const int64_t depth = packed_.depth, dim = call_.sizes.head_dim;
+    rows_.Resize(kRowsI * (depth + dim));
+    Prepare(b, h, first, count, memory,
+            {rows_.data(), depth, rows_.data() + kRowsI * depth, dim}, block);
+  }
 
   // Scores of the block against keys [lo, hi), inside [tile, tile + lds): row r
   // at s + r * lds, key j in column j - tile. `tile` and lo are multiples of
@@ -193,11 +208,12 @@ class Scorer {
   bool late_bias_ = false;  // the bias is added after the product
   bool late_ = false;       // something is
   int64_t q_stride_ = 0;
-  FloatBuffer band_;
+  FloatBuffer band_, rows_;
 };
 
 inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-                            float* memory, Block& block) const {
+                            float* memory, const QueryRows& rows,
+                            Block& block) const {
   const int64_t dim = call_.sizes.head_dim;
   block.b = b;
   block.h = h;
@@ -208,51 +224,30 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
   block.q_row = block.plain + dim * kRowsI;
   block.any = {std::numeric_limits<int64_t>::max(), 0};
   block.all = {0, std::numeric_limits<int64_t>::max()};
-  // Rows are loaded four at a time and written as columns.
-  FourRows dot_rows(packed_.depth), plain_rows(dim);
-  // Only a query table reads plain queries.
   const bool with_plain = packed_.q_table != nullptr;
-  float* dot[4];
-  float* plain[4];
-  for (int64_t n = 0; n < 4; ++n) {
-    dot[n] = dot_rows.Next();
-    plain[n] = with_plain ? plain_rows.Next() : nullptr;
-  }
   for (int64_t r = 0; r < kRowsI; ++r) {
-    const int64_t n = r % 4;
-    if (r < count) {
-      packed_.LoadQuery(b, h, first + r, dot[n], plain[n]);
-      block.sees[r] = call_.Sees(b, first + r);
-      block.position[r] =
-          call_.Queries(b).position[static_cast<size_t>(first + r)];
-      if (block.sees[r].begin < block.sees[r].end) {
-        block.any.begin = std::min(block.any.begin, block.sees[r].begin);
-        block.any.end = std::max(block.any.end, block.sees[r].end);
-      }
-      block.all.begin = std::max(block.all.begin, block.sees[r].begin);
-      block.all.end = std::min(block.all.end, block.sees[r].end);
-    } else {
-      std::fill_n(dot[n], packed_.depth, 0.0F);
-      if (with_plain) std::fill_n(plain[n], dim, 0.0F);
+    float* dot = rows.dot + r * rows.dot_stride;
+    float* plain = with_plain ? rows.plain + r * rows.plain_stride : nullptr;
+    if (r >= count) {
+      std::fill_n(dot, packed_.depth, 0.0F);
+      if (with_plain) std::fill_n(plain, dim, 0.0F);
       block.sees[r] = {0, 0};
       block.position[r] = block.position[0];
+      continue;
     }
-    if (n == 3) {
-      Transpose4(dot[0], dot[1], dot[2], dot[3],
-                 static_cast<size_t>(packed_.depth), block.dot + r - 3, kRows);
-      if (with_plain) {
-        Transpose4(plain[0], plain[1], plain[2], plain[3],
-                   static_cast<size_t>(dim), block.plain + r - 3, kRows);
-      }
-    } else if (r >= kRowsI / 4 * 4) {
-      for (int64_t d = 0; d < packed_.depth; ++d) {
-        block.dot[d * kRowsI + r] = dot[n][d];
-      }
-      for (int64_t d = 0; with_plain && d < dim; ++d) {
-        block.plain[d * kRowsI + r] = plain[n][d];
-      }
+    packed_.LoadQuery(b, h, first + r, dot, plain);
+    block.sees[r] = call_.Sees(b, first + r);
+    block.position[r] =
+        call_.Queries(b).position[static_cast<size_t>(first + r)];
+    if (block.sees[r].begin < block.sees[r].end) {
+      block.any.begin = std::min(block.any.begin, block.sees[r].begin);
+      block.any.end = std::max(block.any.end, block.sees[r].end);
     }
+    block.all.begin = std::max(block.all.begin, block.sees[r].begin);
+    block.all.end = std::min(block.all.end, block.sees[r].end);
   }
+  PackBlock(rows.dot, rows.dot_stride, packed_.depth, block.dot);
+  if (with_plain) PackBlock(rows.plain, rows.plain_stride, dim, block.plain);
   if (q_stride_ > 0 && pairs_ == nullptr) {
     // q.Tq[rel] for every rel of the table, once a query.
     const PackedTable& table = *packed_.q_table;
@@ -316,11 +311,12 @@ inline Scorer::ByRel Scorer::Band(const Block& block, int64_t first_rel,
       const RelMap& map = packed_.bias->map;
       const int64_t at =
           RelStart(table.map.first + from + p, map.first, map.width());
-      Product(block.plain, kRows, kAdjacent, panel, kCols, static_cast<size_t>(dim),
+      Product(block.plain, kRows, kAdjacent, panel, kCols,
+              static_cast<size_t>(dim),
               AddRow<Store>{packed_.bias->Row(block.h) + at, store});
     } else {
-      Product(block.plain, kRows, kAdjacent, panel, kCols, static_cast<size_t>(dim),
-              store);
+      Product(block.plain, kRows, kAdjacent, panel, kCols,
+              static_cast<size_t>(dim), store);
     }
   }
   for (int64_t r = 0; r < kRowsI; ++r) {

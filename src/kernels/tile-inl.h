@@ -62,7 +62,8 @@ constexpr Fixed<1> kAdjacent;
 // in two instructions instead of three: the third would cost nothing on a core
 // of our own, but where another hyper-thread takes every other cycle of the
 // decoder it decides the speed. Compilers share the broadcast between the two
-// unless they are told.
+// unless they are told, and with 27 registers in use they shuffle sums about:
+// one instruction in four, so both forms are spelled out.
 template <bool kWithin>
 HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
                                 VF& acc1) {
@@ -75,12 +76,16 @@ HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
     asm("vfmadd231ps %2%{1to16%}, %1, %0"
         : "+v"(acc1.raw)
         : "v"(b1.raw), "m"(*x));
-    return;
+  } else {
+    const VF all = hn::Set(kDF, *x);
+    asm("vfmadd231ps %2, %1, %0" : "+v"(acc0.raw) : "v"(b0.raw), "v"(all.raw));
+    asm("vfmadd231ps %2, %1, %0" : "+v"(acc1.raw) : "v"(b1.raw), "v"(all.raw));
   }
-#endif
+#else
   const VF all = hn::Set(kDF, *x);
   acc0 = hn::MulAdd(all, b0, acc0);
   acc1 = hn::MulAdd(all, b1, acc1);
+#endif
 }
 
 // The sums of a product. Rows are named by constants from the start, not
@@ -101,8 +106,9 @@ struct Sums<std::index_sequence<kRow...>> {
     constexpr bool kFixed = !std::is_integral_v<Stride>;
     const VF b0 = hn::LoadU(kDF, b);
     const VF b1 = hn::LoadU(kDF, b + kLanes);
-    (MulAddBroadcast<kFixed && kRow % 3 != 0>(
-         a + kRow * static_cast<size_t>(ar), b0, b1, x0[kRow], x1[kRow]),
+    (MulAddBroadcast < kFixed &&
+         kRow % 3 != 0 > (a + kRow * static_cast<size_t>(ar), b0, b1, x0[kRow],
+                          x1[kRow]),
      ...);
   }
   template <typename End>
@@ -246,6 +252,41 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
     to[d * stride + 2] = row2[d];
     to[d * stride + 3] = row3[d];
   }
+}
+
+// kRows rows, `stride` apart, as columns of a block [depth][kRows].
+inline void PackBlock(const float* rows, int64_t stride, int64_t depth,
+                      float* block) {
+  constexpr int64_t kQuads = kRowsI / 4 * 4;
+  for (int64_t r = 0; r < kQuads; r += 4) {
+    const float* row = rows + r * stride;
+    Transpose4(row, row + stride, row + 2 * stride, row + 3 * stride,
+               static_cast<size_t>(depth), block + r, kRows);
+  }
+  for (int64_t r = kQuads; r < kRowsI; ++r) {
+    for (int64_t d = 0; d < depth; ++d) {
+      block[d * kRowsI + r] = rows[r * stride + d];
+    }
+  }
+}
+
+// y = w x, and y += w x.
+inline void SetScaled(float w, const float* x, int64_t count, float* y) {
+  const VF all = hn::Set(kDF, w);
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    hn::StoreU(hn::Mul(all, hn::LoadU(kDF, x + d)), kDF, y + d);
+  }
+  for (; d < count; ++d) y[d] = w * x[d];
+}
+inline void AddScaled(float w, const float* x, int64_t count, float* y) {
+  const VF all = hn::Set(kDF, w);
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    hn::StoreU(hn::MulAdd(all, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
+               kDF, y + d);
+  }
+  for (; d < count; ++d) y[d] += w * x[d];
 }
 
 // 2^f for f in [-0.5, 0.5]: minimax of degree 6, relative error 2e-9 before and
