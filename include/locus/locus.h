@@ -34,6 +34,7 @@
 #include "locus/simd.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
+#include "locus/threads.h"
 #include "locus/version.h"
 
 #endif  // LOCUS_LOCUS_H_

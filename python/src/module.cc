@@ -23,4 +23,5 @@ NB_MODULE(_locus, m) {
   locus::python::BindRotary(m);
   locus::python::BindKvCache(m);
   locus::python::BindModels(m);
+  locus::python::BindThreads(m);
 }

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "locus/threads.h"
+
 namespace locus {
 namespace {
 
@@ -69,6 +71,16 @@ struct Job {
 
 thread_local bool inside_task = false;
 
+// Of the host; nullptr: the pool's.
+std::atomic<Team> host_team{nullptr};
+
+// A thread's share of a job.
+void WorkInside(Job& job) {
+  inside_task = true;
+  job.Work();
+  inside_task = false;
+}
+
 class Pool {
  public:
   static Pool& Get() {
@@ -124,13 +136,20 @@ void ParallelFor(int64_t count, int threads,
     for (int64_t at = 0; at < count; ++at) task(at);
     return;
   }
+  if (const Team team = host_team.load(std::memory_order_relaxed)) {
+    Job job(count, task);
+    team(
+        threads, [](void* mine) { WorkInside(*static_cast<Job*>(mine)); },
+        &job);
+    return;
+  }
   const auto job = std::make_shared<Job>(count, task);
   Pool::Get().Share(job, threads - 1);
-  inside_task = true;
-  job->Work();
-  inside_task = false;
+  WorkInside(*job);
   job->Wait();
 }
+
+void UseTeam(Team team) { host_team.store(team, std::memory_order_relaxed); }
 
 int NumThreads(int requested) {
   if (requested > 0) return requested;

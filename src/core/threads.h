@@ -1,4 +1,5 @@
-// The seam to threads: a shared pool that runs numbered tasks.
+// The seam to threads: numbered tasks on a shared pool, or on the host's team
+// (locus/threads.h).
 #ifndef LOCUS_SRC_CORE_THREADS_H_
 #define LOCUS_SRC_CORE_THREADS_H_
 

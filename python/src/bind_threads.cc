@@ -1,0 +1,34 @@
+// The threads of another library in the same process.
+#include <dlfcn.h>
+
+#include "bind.h"
+#include "locus/threads.h"
+
+namespace locus::python {
+namespace {
+
+// What compilers call for a parallel region of OpenMP; GNU's, LLVM's and
+// Intel's libraries all have it.
+using GompParallel = void (*)(void (*)(void*), void*, unsigned int,
+                              unsigned int);
+GompParallel gomp_parallel = nullptr;
+
+bool UseOpenMp() {
+  gomp_parallel =
+      reinterpret_cast<GompParallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  if (gomp_parallel == nullptr) return false;
+  UseTeam([](int threads, void (*body)(void*), void* argument) {
+    gomp_parallel(body, argument, static_cast<unsigned int>(threads), 0);
+  });
+  return true;
+}
+
+}  // namespace
+
+void BindThreads(nanobind::module_& m) {
+  m.def("use_openmp", &UseOpenMp,
+        "Works on the threads of the OpenMP library that the process has "
+        "loaded from now on, if there is one, and tells whether.");
+}
+
+}  // namespace locus::python
