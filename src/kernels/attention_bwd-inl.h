@@ -125,19 +125,12 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
     buffer.Resize(size);
     std::fill_n(buffer.data(), size, 0.0F);
   };
-  // Rows are written below, but for their padding.
-  const auto reserve = [&](FloatBuffer& buffer, int64_t size, bool padded) {
-    buffer.Resize(size);
-    if (padded) clear(buffer, size);
-  };
-  reserve(t_.q_rows, kBwdQueries * bp_.depth_stride,
-          bp_.depth_stride > packed_.depth);
-  reserve(t_.d_rows, kBwdQueries * bp_.value_pad, bp_.value_pad > s.value_dim);
+  t_.q_rows.Resize(kBwdQueries * bp_.depth_stride);
+  t_.d_rows.Resize(kBwdQueries * bp_.value_pad);
   clear(t_.d_q, kBwdQueries * bp_.depth_stride);
-  clear(t_.d_plain, kBwdQueries * bp_.dim_stride);
   if (packed_.q_table) {
-    reserve(t_.plain_rows, kBwdQueries * bp_.dim_stride,
-            bp_.dim_stride > s.head_dim);
+    t_.plain_rows.Resize(kBwdQueries * bp_.dim_stride);
+    clear(t_.d_plain, kBwdQueries * bp_.dim_stride);
   }
   t_.d_pack.Resize(kBwdQueries * s.value_dim);
   t_.blocks.assign(static_cast<size_t>(t_.n_blocks), Block());
@@ -149,36 +142,43 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
     scorer_.SetPairRows(straight ? &pairs_ : nullptr);
   }
   const Tokens& tokens = call_.Queries(t_.b);
+  const int64_t dim = s.head_dim, depth = packed_.depth;
+  t_.rows.Resize(kRowsI * (depth + dim + s.value_dim));
+  float* dot = t_.rows.data();
+  float* plain = dot + kRowsI * depth;
+  float* d_out = plain + kRowsI * dim;
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     Block& block = t_.blocks[static_cast<size_t>(n)];
     const int64_t row = n * kRowsI;
-    Scorer::QueryRows rows_to{t_.q_rows.data() + row * bp_.depth_stride,
-                              bp_.depth_stride};
-    if (packed_.q_table) {
-      rows_to.plain = t_.plain_rows.data() + row * bp_.dim_stride;
-      rows_to.plain_stride = bp_.dim_stride;
-    }
     scorer_.Prepare(t_.b, t_.h, first + row, std::min(kRowsI, count - row),
-                    t_.block_memory.data() + n * scorer_.BlockFloats(), rows_to,
-                    block);
+                    t_.block_memory.data() + n * scorer_.BlockFloats(),
+                    {dot, depth, plain, dim}, block);
     for (int64_t r = 0; r < kRowsI; ++r) {
       const int64_t i = row + r;
-      float* d_row = t_.d_rows.data() + i * bp_.value_pad;
-      if (r >= block.count) {
+      float* d_row = d_out + r * s.value_dim;
+      if (r < block.count) {
+        const int64_t source = tokens.source[static_cast<size_t>(first + i)];
+        args_.d_out.Load(t_.b, t_.h, source, d_row);
+        const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
+        t_.lse[static_cast<size_t>(i)] =
+            static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
+        t_.delta[static_cast<size_t>(i)] =
+            (*bp_.delta)[static_cast<size_t>(at)];
+        // A row that saw nothing has no gradient.
+        if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
+      } else {
         std::fill_n(d_row, s.value_dim, 0.0F);
-        continue;
       }
-      const int64_t source = tokens.source[static_cast<size_t>(first + i)];
-      args_.d_out.Load(t_.b, t_.h, source, d_row);
-      const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
-      t_.lse[static_cast<size_t>(i)] =
-          static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
-      t_.delta[static_cast<size_t>(i)] = (*bp_.delta)[static_cast<size_t>(at)];
-      // A row that saw nothing has no gradient.
-      if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
+      const auto write = [&](const float* from, int64_t width,
+                             FloatBuffer& to) {
+        WritePanels(from, width, kBwdQueries, to.data() + i * kColsI);
+      };
+      write(dot + r * depth, depth, t_.q_rows);
+      write(d_row, s.value_dim, t_.d_rows);
+      if (packed_.q_table) write(plain + r * dim, dim, t_.plain_rows);
     }
-    PackBlock(t_.d_rows.data() + row * bp_.value_pad, bp_.value_pad,
-              s.value_dim, t_.d_pack.data() + row * s.value_dim);
+    PackBlock(d_out, s.value_dim, s.value_dim,
+              t_.d_pack.data() + row * s.value_dim);
   }
 }
 
@@ -243,14 +243,14 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
 
 // The products of a tile: dq += ds k, dk += ds^T q, dv += p^T do.
 inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
-  const float* k = bp_.KeyRows(t_.b, t_.h);
+  const InPanels k = bp_.KeyRows(t_.b, t_.h);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     const Block& block = t_.blocks[static_cast<size_t>(n)];
     const int64_t begin = std::max(block.any.begin, tile);
     const int64_t end = std::min(block.any.end, tile + keys);
     if (begin >= end) continue;
     AddProduct(t_.Ds(n * kRowsI) + (begin - tile), 1, Fixed<kBwdStride>(),
-               k + begin * bp_.depth_stride, bp_.depth_stride, end - begin,
+               k.From(begin), end - begin,
                t_.d_q.data() + n * kRowsI * bp_.depth_stride, bp_.depth_stride,
                bp_.depth_stride);
   }
@@ -266,12 +266,10 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
     }
     if (from >= to) continue;
     const int64_t row = from * kRowsI, depth = (to - from) * kRowsI;
-    AddProduct(t_.Ds(row) + j, kBwdStride, kAdjacent,
-               t_.q_rows.data() + row * bp_.depth_stride, bp_.depth_stride,
-               depth, g_.keys.data() + (tile + j) * bp_.depth_stride,
-               bp_.depth_stride, bp_.depth_stride);
-    AddProduct(t_.P(row) + j, kBwdStride, kAdjacent,
-               t_.d_rows.data() + row * bp_.value_pad, bp_.value_pad, depth,
+    AddProduct(t_.Ds(row) + j, kBwdStride, kAdjacent, t_.Q().From(row), depth,
+               g_.keys.data() + (tile + j) * bp_.depth_stride, bp_.depth_stride,
+               bp_.depth_stride);
+    AddProduct(t_.P(row) + j, kBwdStride, kAdjacent, t_.DOut().From(row), depth,
                g_.values.data() + (tile + j) * bp_.value_pad, bp_.value_pad,
                bp_.value_pad);
   }
@@ -303,8 +301,9 @@ inline void BackwardTask::StoreQueries() {
     for (size_t c = 0; c < g_.key_row.size(); ++c) {
       g_.key_row[c] += static_cast<double>(d[c]);
     }
-    const float* tables = t_.d_plain.data() + i * bp_.dim_stride;
-    AddScaled(scale, tables, s.head_dim, d);
+    if (packed_.q_table) {
+      AddScaled(scale, t_.d_plain.data() + i * bp_.dim_stride, s.head_dim, d);
+    }
     const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
     kernels::StoreRow(*args_.d_q, row, d, s.head_dim);
   }

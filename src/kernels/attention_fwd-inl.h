@@ -284,8 +284,7 @@ inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
     }
     for (int64_t c = 0; c < out_stride_; c += kColsI) {
       Product(w + kRelPad, 1, static_cast<size_t>(rel_stride_),
-              table.Head(block.h) + c, static_cast<size_t>(table.stride),
-              static_cast<size_t>(width),
+              table.Head(block.h).Panel(c), kCols, static_cast<size_t>(width),
               AddTo{o + c, static_cast<size_t>(out_stride_)});
     }
   }

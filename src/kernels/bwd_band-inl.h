@@ -60,8 +60,7 @@ inline void TermBackward::AddBand(int64_t tile, int64_t keys) {
     // Columns x = c - r from the last row's first to the first row's last.
     const int64_t x = from - (kRowsI - 1);
     AddProduct(t_.Ds(n * kRowsI) + x, 1, Fixed<kBwdStride + 1>(),
-               table.Head(t_.h) + (origin - n * kRowsI + x) * table.stride,
-               table.stride, to - x,
+               table.Head(t_.h).From(origin - n * kRowsI + x), to - x,
                t_.d_plain.data() + n * kRowsI * bp_.dim_stride, bp_.dim_stride,
                bp_.dim_stride);
   }
@@ -71,8 +70,8 @@ inline void TermBackward::AddBand(int64_t tile, int64_t keys) {
     const int64_t to = std::min(rows, keys - x);
     if (from >= to) continue;
     AddProduct(t_.Ds(from) + x + from, kBwdStride + 1, kAdjacent,
-               t_.plain_rows.data() + from * bp_.dim_stride, bp_.dim_stride,
-               to - from, g_.q_table.data() + (origin + x) * bp_.dim_stride,
+               t_.Plain().From(from), to - from,
+               g_.q_table.data() + (origin + x) * bp_.dim_stride,
                bp_.dim_stride, bp_.dim_stride);
   }
 }
@@ -125,13 +124,13 @@ inline void TermBackward::AddScatteredBand(int64_t tile, int64_t keys) {
     const int64_t depth = std::min(span, width - piece);
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
       AddProduct(t_.band.data() + n * kRowsI * stride, 1, stride,
-                 table.Head(t_.h) + piece * table.stride, table.stride, depth,
+                 table.Head(t_.h).From(piece), depth,
                  t_.d_plain.data() + n * kRowsI * bp_.dim_stride,
                  bp_.dim_stride, bp_.dim_stride);
     }
     for (int64_t e = 0; e < span; e += kRowsI) {
-      AddProduct(t_.band.data() + e, stride, kAdjacent, t_.plain_rows.data(),
-                 bp_.dim_stride, t_.n_blocks * kRowsI,
+      AddProduct(t_.band.data() + e, stride, kAdjacent, t_.Plain(),
+                 t_.n_blocks * kRowsI,
                  g_.q_table.data() + (piece + e) * bp_.dim_stride,
                  bp_.dim_stride, bp_.dim_stride);
     }

@@ -160,15 +160,17 @@ inline void TermBackward::EndHead() {
   }
   if (want_) {
     for (int64_t t = 0; t < count; t += kRowsI) {
-      AddProduct(d_key_table_.data() + t * cols, 1, cols, keys.data(),
-                 bp_.dim_stride, cols, g_.k_table.data() + t * bp_.dim_stride,
-                 bp_.dim_stride, bp_.dim_stride);
+      AddProduct(d_key_table_.data() + t * cols, 1, cols,
+                 RowMajor{keys.data(), bp_.dim_stride}, cols,
+                 g_.k_table.data() + t * bp_.dim_stride, bp_.dim_stride,
+                 bp_.dim_stride);
     }
   }
   for (int64_t j = 0; j < cols; j += kRowsI) {
-    AddProduct(d_key_table_.data() + j, cols, kAdjacent, table.data(),
-               bp_.dim_stride, count, d_keys.data() + j * bp_.dim_stride,
-               bp_.dim_stride, bp_.dim_stride);
+    AddProduct(d_key_table_.data() + j, cols, kAdjacent,
+               RowMajor{table.data(), bp_.dim_stride}, count,
+               d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
+               bp_.dim_stride);
   }
   g_.plain_keys.reserve(static_cast<size_t>(tokens.size() * s.head_dim));
   for (int64_t j = 0; j < tokens.size(); ++j) {

@@ -50,8 +50,8 @@ struct BackwardTables {
   int64_t depth_stride = 0;               // depth, padded
   int64_t dim_stride = 0;                 // D, padded
   int64_t value_pad = 0;                  // Dv, padded
-  std::shared_ptr<PackedRows> q_rows;     // Tq by rel, row-major
-  std::shared_ptr<PackedTable> v_panels;  // Tv by rel, in panels
+  std::shared_ptr<PackedRows> q_rows;     // Tq by rel
+  std::shared_ptr<PackedTable> v_panels;  // Tv by rel, transposed
   // do.o a query: [B][Hq][Lq] in tensor order
   std::shared_ptr<const std::vector<float>> delta;
 };
@@ -64,9 +64,10 @@ struct BackwardPacked : BackwardTables {
   // Packs units [first, first + count).
   void Pack(int64_t first, int64_t count);
 
-  const float* KeyRows(int64_t b, int64_t h) const {
-    if (keys_in_place) return packed.call.k.Direct(b, packed.call.KvHead(h), 0);
-    return key_rows.data() + packed.KeyIndex(b, h) * packed.cols * depth_stride;
+  InPanels KeyRows(int64_t b, int64_t h) const {
+    return {
+        key_rows.data() + packed.KeyIndex(b, h) * packed.cols * depth_stride,
+        packed.cols};
   }
   const float* ValuePanels(int64_t b, int64_t h) const {
     return value_panels.data() +
@@ -74,12 +75,10 @@ struct BackwardPacked : BackwardTables {
   }
 
   Packed packed;
-  bool keys_in_place = false;  // the rows of the tensor serve as key_rows
-  FloatBuffer key_rows;        // [copies][cols][depth_stride], rotated
-  FloatBuffer value_panels;    // [units][cols / kCols][Dv][kCols]
+  FloatBuffer key_rows;      // [copies][depth padded / kCols][cols][kCols]
+  FloatBuffer value_panels;  // [units][cols / kCols][Dv][kCols]
 
  private:
-  bool KeysInPlace(int64_t first, int64_t count) const;
   void PackKeyRows(int64_t copy);
 };
 
@@ -119,40 +118,23 @@ inline BackwardTables::BackwardTables(const PackedTables& tables,
   delta = std::move(sums);
 }
 
-// Rows of the tensor serve where nothing is done to them, they lie as the
-// packed rows would, and keys are in their order.
-inline bool BackwardPacked::KeysInPlace(int64_t first, int64_t count) const {
-  const Call& call = packed.call;
-  if (call.terms.rotate || packed.extra > 0 ||
-      call.k.Direct(0, 0, 0) == nullptr ||
-      call.k.row_stride() != depth_stride || packed.depth != depth_stride) {
-    return false;
-  }
-  for (int64_t unit = first; unit < first + count; ++unit) {
-    if (!call.Keys(unit / call.sizes.kv_heads).in_order) return false;
-  }
-  return true;
-}
-
 inline void BackwardPacked::PackKeyRows(int64_t copy) {
   const auto [b, h] = packed.KeyOwner(copy);
   float* to = key_rows.data() + copy * packed.cols * depth_stride;
   const int64_t present = packed.call.Keys(b).size();
-  for (int64_t j = 0; j < present; ++j) {
-    packed.LoadKey(b, h, j, to + j * depth_stride);
-    std::fill_n(to + j * depth_stride + packed.depth,
-                depth_stride - packed.depth, 0.0F);
+  FourRows scratch(packed.depth);
+  for (int64_t j = 0; j < packed.cols; ++j) {
+    const float* row = j < present ? packed.KeyRow(b, h, j, scratch.Next())
+                                   : scratch.Nothing();
+    WritePanels(row, packed.depth, packed.cols, to + j * kColsI);
   }
-  std::fill_n(to + present * depth_stride,
-              (packed.cols - present) * depth_stride, 0.0F);
 }
 
 inline void BackwardPacked::Pack(int64_t first, int64_t count) {
   packed.Pack(first, count, /*with_values=*/false);
   const Call& call = packed.call;
   const CallSizes& s = call.sizes;
-  keys_in_place = KeysInPlace(first, count);
-  const int64_t copies = keys_in_place ? 0 : count * packed.key_copies;
+  const int64_t copies = count * packed.key_copies;
   key_rows.Resize(copies * packed.cols * depth_stride);
   value_panels.Resize(count * packed.cols * s.value_dim);
   // Keys and values of a unit are tasks of their own.
@@ -170,13 +152,13 @@ inline void BackwardPacked::Pack(int64_t first, int64_t count) {
 
 // C[r, 0 .. width) += A[k, r] B[k, ..] over whole column panels, for kRows
 // rows.
-template <typename Stride>
+template <typename Stride, typename Right>
 HWY_INLINE void AddProduct(const float* a, int64_t ak, Stride ar,
-                           const float* b, int64_t bk, int64_t depth, float* c,
-                           int64_t ldc, int64_t width) {
+                           const Right& b, int64_t depth, float* c, int64_t ldc,
+                           int64_t width) {
   for (int64_t col = 0; col < width; col += kColsI) {
-    Product(a, static_cast<size_t>(ak), ar, b + col, static_cast<size_t>(bk),
-            static_cast<size_t>(depth),
+    Product(a, static_cast<size_t>(ak), ar, b.Panel(col),
+            static_cast<size_t>(b.Step()), static_cast<size_t>(depth),
             AddTo{c + col, static_cast<size_t>(ldc)});
   }
 }

@@ -336,15 +336,14 @@ inline void TermBackward::EndQueries() {
     const PackedRows& table = *bp_.q_rows;
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
       AddProduct(t_.by_rel.data() + n * kRowsI * rel_stride_ + kRelPad, 1,
-                 rel_stride_, table.Head(t_.h), table.stride, width,
+                 rel_stride_, table.Head(t_.h), width,
                  t_.d_plain.data() + n * kRowsI * bp_.dim_stride,
                  bp_.dim_stride, bp_.dim_stride);
     }
     for (int64_t e = 0; e < width; e += kRowsI) {
       AddProduct(t_.by_rel.data() + kRelPad + e, rel_stride_, kAdjacent,
-                 t_.plain_rows.data(), bp_.dim_stride, rows,
-                 g_.q_table.data() + e * bp_.dim_stride, bp_.dim_stride,
-                 bp_.dim_stride);
+                 t_.Plain(), rows, g_.q_table.data() + e * bp_.dim_stride,
+                 bp_.dim_stride, bp_.dim_stride);
     }
   }
   if (v_rel_stride_ > 0) {
@@ -354,9 +353,8 @@ inline void TermBackward::EndQueries() {
     }
     for (int64_t e = 0; e < width; e += kRowsI) {
       AddProduct(t_.p_by_rel.data() + kRelPad + e, v_rel_stride_, kAdjacent,
-                 t_.d_rows.data(), bp_.value_pad, rows,
-                 g_.v_table.data() + e * bp_.value_pad, bp_.value_pad,
-                 bp_.value_pad);
+                 t_.DOut(), rows, g_.v_table.data() + e * bp_.value_pad,
+                 bp_.value_pad, bp_.value_pad);
     }
   }
   if (bias_by_rel_ && straight_) {

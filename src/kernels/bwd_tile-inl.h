@@ -36,18 +36,20 @@ struct BackwardTile {
   std::vector<float> delta;  // do.o of each row
 
   FloatBuffer block_memory;
-  FloatBuffer p, ds;       // [kBwdGap] [kBwdQueries][kBwdStride]
-  FloatBuffer q_rows;      // [kBwdQueries][depth padded]
-  FloatBuffer plain_rows;  // [kBwdQueries][D padded]
-  FloatBuffer d_rows;      // do: [kBwdQueries][Dv padded]
-  FloatBuffer d_pack;      // do: [blocks][Dv][kRows]
-  FloatBuffer d_q;         // [kBwdQueries][depth padded]
-  FloatBuffer d_plain;     // [kBwdQueries][D padded]: through the tables
+  FloatBuffer p, ds;  // [kBwdGap] [kBwdQueries][kBwdStride]
+  FloatBuffer rows;   // of one block, on their way
+  FloatBuffer q_rows, plain_rows, d_rows;  // InPanels: q, plain q, do
+  FloatBuffer d_pack;                      // do: [blocks][Dv][kRows]
+  FloatBuffer d_q;                         // [kBwdQueries][depth padded]
+  FloatBuffer d_plain;  // [kBwdQueries][D padded]: through the tables
   // Of the terms' gradients.
   FloatBuffer by_rel, key_by_rel, v_row, p_by_rel, band, rel_sum;
 
   float* P(int64_t i) { return p.data() + kBwdGap + i * kBwdStride; }
   float* Ds(int64_t i) { return ds.data() + kBwdGap + i * kBwdStride; }
+  InPanels Q() const { return {q_rows.data(), kBwdQueries}; }
+  InPanels Plain() const { return {plain_rows.data(), kBwdQueries}; }
+  InPanels DOut() const { return {d_rows.data(), kBwdQueries}; }
   int64_t Position(int64_t i) const {
     return blocks[static_cast<size_t>(i / kRowsI)].position[i % kRowsI];
   }

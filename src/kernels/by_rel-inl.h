@@ -55,6 +55,38 @@ void WriteColumns(int64_t col, int64_t count, int64_t depth, const Row& row,
   }
 }
 
+// Matrices of `rows` rows as right operands, wherever their first row is read:
+// row-major, or in panels [width / kCols][rows][kCols], of which each is read
+// in one stretch.
+struct RowMajor {
+  int64_t Step() const { return stride; }
+  const float* Panel(int64_t col) const { return data + col; }
+  const float* data;
+  int64_t stride;
+};
+struct InPanels {
+  static constexpr int64_t Step() { return kColsI; }
+  const float* Panel(int64_t col) const { return data + col * rows; }
+  InPanels From(int64_t row) const { return {data + row * kColsI, rows}; }
+  const float* data;
+  int64_t rows;
+};
+
+// Writes one row of `count` floats, padded with zeros to whole panels, into
+// panels of `rows` rows. `to` is where it begins in the first.
+inline void WritePanels(const float* row, int64_t count, int64_t rows,
+                        float* to) {
+  for (int64_t c = 0; c < count; c += kColsI, to += rows * kColsI) {
+    if (c + kColsI <= count) {
+      hn::StoreU(hn::LoadU(kDF, row + c), kDF, to);
+      hn::StoreU(hn::LoadU(kDF, row + c + kLanesI), kDF, to + kLanesI);
+    } else {
+      std::copy_n(row + c, count - c, to);
+      std::fill(to + count - c, to + kColsI, 0.0F);
+    }
+  }
+}
+
 // Rotating scratch for the row(n) of WriteColumns. Rows of up to 512 channels
 // need no allocation: for short calls that would be a good part of the time.
 class FourRows {
@@ -193,25 +225,23 @@ class PackedTable : public TableByRel {
   int64_t cols = 0;
 };
 
-// Row-major: [width][stride] a head, rows padded with zeros to whole panels.
+// The same rows as a right operand: [D padded / kCols][width][kCols] a head.
 class PackedRows : public TableByRel {
  public:
   PackedRows(const BucketTable& table, const Shape& shape)
-      : TableByRel(table, shape), stride(PaddedCols(dim)) {}
+      : TableByRel(table, shape) {}
   void Pack(int64_t first_head, int64_t heads, int threads) {
-    Hold(first_head, heads, map.width() * stride, threads,
+    const int64_t width = map.width();
+    Hold(first_head, heads, width * PaddedCols(dim), threads,
          [&](int64_t h, float* to) {
            std::vector<float> scratch(static_cast<size_t>(dim));
-           for (int64_t e = 0; e < map.width(); ++e) {
-             float* row = to + e * stride;
-             std::copy_n(Row(h, e, scratch.data()), dim, row);
-             std::fill_n(row + dim, stride - dim, 0.0F);
+           for (int64_t e = 0; e < width; ++e) {
+             WritePanels(Row(h, e, scratch.data()), dim, width,
+                         to + e * kColsI);
            }
          });
   }
-  const float* Head(int64_t h) const { return At(h); }
-
-  int64_t stride = 0;
+  InPanels Head(int64_t h) const { return {At(h), map.width()}; }
 };
 
 // The bias by rel: padded rows [heads][width + 2 kRelPad], times log2(e).
