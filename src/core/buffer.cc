@@ -79,8 +79,8 @@ class Store {
   int64_t held_ = 0;
 };
 
-// Below this the allocator is quick by itself. Above it, what a thread frees may
-// go back to the system, and the other cores are interrupted to forget it.
+// Below this the allocator is quick by itself. Above it, what a thread frees
+// may go back to the system, and the other cores are interrupted to forget it.
 constexpr int64_t kLargeFloats = int64_t{16} << 10;
 
 void Release(Block block) {
