@@ -60,10 +60,16 @@ class Store {
     return block;
   }
 
-  // Returns false if it would hold too much.
+  // Gives up what has lain there longest to make room. Returns false if the
+  // block is too large by itself.
   bool Keep(Block block) {
+    if (block.floats > kMostFloats) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (held_ + block.floats > kMostFloats) return false;
+    while (held_ + block.floats > kMostFloats) {
+      held_ -= blocks_.front().floats;
+      std::free(blocks_.front().data);
+      blocks_.erase(blocks_.begin());
+    }
     blocks_.push_back(block);
     held_ += block.floats;
     return true;
@@ -75,7 +81,7 @@ class Store {
   static constexpr int64_t kMostFloats = int64_t{32} << 20;
 
   std::mutex mutex_;
-  std::vector<Block> blocks_;
+  std::vector<Block> blocks_;  // in the order in which they came
   int64_t held_ = 0;
 };
 

@@ -142,20 +142,15 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
     scorer_.SetPairRows(straight ? &pairs_ : nullptr);
   }
   const Tokens& tokens = call_.Queries(t_.b);
-  const int64_t dim = s.head_dim, depth = packed_.depth;
-  t_.rows.Resize(kRowsI * (depth + dim + s.value_dim));
-  float* dot = t_.rows.data();
-  float* plain = dot + kRowsI * depth;
-  float* d_out = plain + kRowsI * dim;
+  t_.d_block.Resize(kRowsI * s.value_dim);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     Block& block = t_.blocks[static_cast<size_t>(n)];
     const int64_t row = n * kRowsI;
     scorer_.Prepare(t_.b, t_.h, first + row, std::min(kRowsI, count - row),
-                    t_.block_memory.data() + n * scorer_.BlockFloats(),
-                    {dot, depth, plain, dim}, block);
+                    t_.block_memory.data() + n * scorer_.BlockFloats(), block);
     for (int64_t r = 0; r < kRowsI; ++r) {
       const int64_t i = row + r;
-      float* d_row = d_out + r * s.value_dim;
+      float* d_row = t_.d_block.data() + r * s.value_dim;
       if (r < block.count) {
         const int64_t source = tokens.source[static_cast<size_t>(first + i)];
         args_.d_out.Load(t_.b, t_.h, source, d_row);
@@ -173,11 +168,13 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
                              FloatBuffer& to) {
         WritePanels(from, width, kBwdQueries, to.data() + i * kColsI);
       };
-      write(dot + r * depth, depth, t_.q_rows);
+      write(scorer_.DotRow(r), packed_.depth, t_.q_rows);
       write(d_row, s.value_dim, t_.d_rows);
-      if (packed_.q_table) write(plain + r * dim, dim, t_.plain_rows);
+      if (packed_.q_table) {
+        write(scorer_.PlainRow(r), s.head_dim, t_.plain_rows);
+      }
     }
-    PackBlock(d_out, s.value_dim, s.value_dim,
+    PackBlock(t_.d_block.data(), s.value_dim,
               t_.d_pack.data() + row * s.value_dim);
   }
 }

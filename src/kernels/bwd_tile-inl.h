@@ -36,8 +36,8 @@ struct BackwardTile {
   std::vector<float> delta;  // do.o of each row
 
   FloatBuffer block_memory;
-  FloatBuffer p, ds;  // [kBwdGap] [kBwdQueries][kBwdStride]
-  FloatBuffer rows;   // of one block, on their way
+  FloatBuffer p, ds;    // [kBwdGap] [kBwdQueries][kBwdStride]
+  FloatBuffer d_block;  // do of one block: [kRows][Dv]
   FloatBuffer q_rows, plain_rows, d_rows;  // InPanels: q, plain q, do
   FloatBuffer d_pack;                      // do: [blocks][Dv][kRows]
   FloatBuffer d_q;                         // [kBwdQueries][depth padded]

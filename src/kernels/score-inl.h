@@ -63,23 +63,14 @@ class Scorer {
   // nullptr: none.
   void SetPairRows(const PairRows* rows) { pairs_ = rows; }
 
-  // Packs `count` queries from `first` on into `memory` [BlockFloats]. Leaves
-  // them in `rows` too: kRows rows a pointer, zeros where there is no query.
-  struct QueryRows {
-    float* dot = nullptr;
-    int64_t dot_stride = 0;
-    float* plain = nullptr;  // only for a query table
-    int64_t plain_stride = 0;
-  };
+  // Packs `count` queries from `first` on into `memory` [BlockFloats].
   void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-               float* memory, const QueryRows& rows, Block& block) const;
-  // Likewise, with rows of its own.
-  void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-               float* memory, Block& block) {
-    const int64_t depth = packed_.depth, dim = call_.sizes.head_dim;
-    rows_.Resize(kRowsI * (depth + dim));
-    Prepare(b, h, first, count, memory,
-            {rows_.data(), depth, rows_.data() + kRowsI * depth, dim}, block);
+               float* memory, Block& block);
+  // The rows of the block that was packed last: [kRows][depth], and for a query
+  // table [kRows][D] plain ones; zeros where there is no query.
+  float* DotRow(int64_t r) { return rows_.data() + r * packed_.depth; }
+  float* PlainRow(int64_t r) {
+    return rows_.data() + kRowsI * packed_.depth + r * call_.sizes.head_dim;
   }
 
   // Scores of the block against keys [lo, hi), inside [tile, tile + lds): row r
@@ -212,9 +203,9 @@ class Scorer {
 };
 
 inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-                            float* memory, const QueryRows& rows,
-                            Block& block) const {
+                            float* memory, Block& block) {
   const int64_t dim = call_.sizes.head_dim;
+  rows_.Resize(kRowsI * (packed_.depth + dim));
   block.b = b;
   block.h = h;
   block.first = first;
@@ -226,8 +217,8 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
   block.all = {0, std::numeric_limits<int64_t>::max()};
   const bool with_plain = packed_.q_table != nullptr;
   for (int64_t r = 0; r < kRowsI; ++r) {
-    float* dot = rows.dot + r * rows.dot_stride;
-    float* plain = with_plain ? rows.plain + r * rows.plain_stride : nullptr;
+    float* dot = DotRow(r);
+    float* plain = with_plain ? PlainRow(r) : nullptr;
     if (r >= count) {
       std::fill_n(dot, packed_.depth, 0.0F);
       if (with_plain) std::fill_n(plain, dim, 0.0F);
@@ -246,8 +237,8 @@ inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
     block.all.begin = std::max(block.all.begin, block.sees[r].begin);
     block.all.end = std::min(block.all.end, block.sees[r].end);
   }
-  PackBlock(rows.dot, rows.dot_stride, packed_.depth, block.dot);
-  if (with_plain) PackBlock(rows.plain, rows.plain_stride, dim, block.plain);
+  PackBlock(DotRow(0), packed_.depth, block.dot);
+  if (with_plain) PackBlock(PlainRow(0), dim, block.plain);
   if (q_stride_ > 0 && pairs_ == nullptr) {
     // q.Tq[rel] for every rel of the table, once a query.
     const PackedTable& table = *packed_.q_table;

@@ -101,20 +101,21 @@ struct Sums<std::index_sequence<kRow...>> {
   // Adds A[r] B, with A[r] at a[r * ar] and B at b.
   template <typename Stride>
   HWY_INLINE void Add(const float* a, Stride ar, const float* b) {
-    // Two rows of three broadcast within: more would wait for the load ports,
-    // fewer for the decoder.
-    constexpr bool kFixed = !std::is_integral_v<Stride>;
     const VF b0 = hn::LoadU(kDF, b);
     const VF b1 = hn::LoadU(kDF, b + kLanes);
-    (MulAddBroadcast < kFixed &&
-         kRow % 3 != 0 > (a + kRow * static_cast<size_t>(ar), b0, b1, x0[kRow],
-                          x1[kRow]),
+    (MulAddBroadcast<kWithin<Stride, kRow>>(a + kRow * static_cast<size_t>(ar),
+                                            b0, b1, x0[kRow], x1[kRow]),
      ...);
   }
   template <typename End>
   HWY_INLINE void Finish(const End& end) const {
     (end(kRow, x0[kRow], x1[kRow]), ...);
   }
+  // Two rows of three broadcast within: more would wait for the load ports,
+  // fewer for the decoder.
+  template <typename Stride, size_t kR>
+  static constexpr bool kWithin = !std::is_integral_v<Stride> && kR % 3 != 0;
+
   VF x0[sizeof...(kRow)];
   VF x1[sizeof...(kRow)];
 };
@@ -254,18 +255,17 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
   }
 }
 
-// kRows rows, `stride` apart, as columns of a block [depth][kRows].
-inline void PackBlock(const float* rows, int64_t stride, int64_t depth,
-                      float* block) {
+// Rows [kRows][depth] as columns of a block [depth][kRows].
+inline void PackBlock(const float* rows, int64_t depth, float* block) {
   constexpr int64_t kQuads = kRowsI / 4 * 4;
   for (int64_t r = 0; r < kQuads; r += 4) {
-    const float* row = rows + r * stride;
-    Transpose4(row, row + stride, row + 2 * stride, row + 3 * stride,
+    const float* row = rows + r * depth;
+    Transpose4(row, row + depth, row + 2 * depth, row + 3 * depth,
                static_cast<size_t>(depth), block + r, kRows);
   }
   for (int64_t r = kQuads; r < kRowsI; ++r) {
     for (int64_t d = 0; d < depth; ++d) {
-      block[d * kRowsI + r] = rows[r * stride + d];
+      block[d * kRowsI + r] = rows[r * depth + d];
     }
   }
 }
