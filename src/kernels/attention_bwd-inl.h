@@ -195,7 +195,7 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
     return;
   }
   const int64_t lo = AlignDown(begin, kColsI);
-  scorer_.Scores(block, tile, lo, end, p, kBwdStride, /*row_max=*/nullptr);
+  scorer_.Scores<kBwdStride>(block, tile, lo, end, p, /*row_max=*/nullptr);
   // dp = do v^T
   const int64_t dv = call_.sizes.value_dim;
   const float* v = bp_.ValuePanels(t_.b, t_.h);

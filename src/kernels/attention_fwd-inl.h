@@ -169,7 +169,7 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
   const int64_t lo = AlignDown(begin, kColsI);
   float* s = scratch_.scores.data();
   float max[kRows];
-  scorer_.Scores(block, tile, lo, end, s, lds_, max);
+  scorer_.Scores<lds_>(block, tile, lo, end, s, max);
 
   float keep[kRows];
   for (int64_t r = 0; r < kRowsI; ++r) {

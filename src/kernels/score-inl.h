@@ -73,13 +73,14 @@ class Scorer {
     return rows_.data() + kRowsI * packed_.depth + r * call_.sizes.head_dim;
   }
 
-  // Scores of the block against keys [lo, hi), inside [tile, tile + lds): row r
-  // at s + r * lds, key j in column j - tile. `tile` and lo are multiples of
+  // Scores of the block against keys [lo, hi), inside [tile, tile + kLds): row
+  // r at s + r * kLds, key j in column j - tile. `tile` and lo are multiples of
   // the panel. Columns outside what a row sees hold -inf within the row's own
   // Vectors and are undefined elsewhere. row_max [kRows] receives the largest
   // score of each row that sees anything; nullptr: not wanted.
+  template <int64_t kLds>
   void Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
-              float* s, int64_t lds, float* row_max);
+              float* s, float* row_max);
 
   // The part of [lo, hi) that row r sees, grown to whole vectors.
   static Interval Vectors(const Block& block, int64_t r, int64_t lo,
@@ -357,8 +358,9 @@ inline void Scorer::MultiplyPairs(const Block& block, int64_t p, int64_t n,
   }
 }
 
-inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
-                           int64_t hi, float* s, int64_t lds, float* row_max) {
+template <int64_t kLds>
+void Scorer::Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
+                    float* s, float* row_max) {
   const float* panels = packed_.Keys(block.b, block.h);
   const size_t depth = static_cast<size_t>(packed_.depth);
   const Tokens& t = call_.Keys(block.b);
@@ -380,7 +382,7 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
   const float* rows[kRows];
   for (int64_t p = lo; p < hi; p += kColsI) {
     const float* panel = panels + p * packed_.depth;
-    const Store store{s + (p - tile), static_cast<size_t>(lds)};
+    const Store store{s + (p - tile), kLds};
     const StoreMax store_max{store.c, store.ldc, max};
     const bool with_max = max_early && p >= whole.begin && p < whole.end;
     // The position of the panel's first key, also where that is not seen.
@@ -409,7 +411,7 @@ inline void Scorer::Scores(const Block& block, int64_t tile, int64_t lo,
   for (int64_t r = 0; r < block.count; ++r) {
     const Interval keys = Vectors(block, r, lo, hi);
     if (keys.begin == keys.end) continue;
-    float* row = s + r * lds - tile;  // indexed by key
+    float* row = s + r * kLds - tile;  // indexed by key
     // Lanes of the first and last vector that the row does not see.
     for (int64_t j = keys.begin; j < block.sees[r].begin; ++j) {
       row[j] = kMinusInf;
