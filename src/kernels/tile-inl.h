@@ -48,10 +48,9 @@ constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 // Scores live in the domain of exp2: every logit is multiplied by log2(e).
 constexpr double kLog2E = 1.4426950408889634;
 
-// A stride that is known when the kernel is compiled.
+// A stride that is known when the kernel is compiled; reads like the number.
 template <int64_t kValue>
 struct Fixed {
-  // NOLINTNEXTLINE(google-explicit-constructor): reads like the number it is
   constexpr operator size_t() const { return kValue; }
 };
 constexpr Fixed<1> kAdjacent;

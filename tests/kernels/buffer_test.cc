@@ -1,0 +1,46 @@
+// Scratch memory that outlives a call.
+#include "core/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace locus {
+namespace {
+
+constexpr int64_t kMega = int64_t{1} << 20;
+
+// Whether memory that is given back comes again: what was written is there.
+bool ComesAgain(int64_t floats) {
+  const float mark = static_cast<float>(floats) + 0.5F;
+  {
+    FloatBuffer buffer(floats);
+    buffer.data()[floats / 2] = mark;
+  }
+  const FloatBuffer buffer(floats);
+  return buffer.data()[floats / 2] == mark;
+}
+
+TEST(FloatBufferTest, KeepsLargeBlocks) {
+  EXPECT_TRUE(ComesAgain(64 << 10));
+  EXPECT_TRUE(ComesAgain(3 * kMega));
+}
+
+TEST(FloatBufferTest, GivesUpTheOldForTheNew) {
+  // Four times what is kept, in blocks that do not fit each other's requests.
+  std::vector<FloatBuffer> many;
+  for (int64_t n = 0; n < 16; ++n) many.emplace_back(8 * kMega + n);
+  many.clear();
+  EXPECT_TRUE(ComesAgain(20 * kMega));
+  EXPECT_TRUE(ComesAgain(kMega));
+}
+
+TEST(FloatBufferTest, KeepsNothingThatIsTooLarge) {
+  // More than 128 MiB goes back to the system at once, and the rest stays.
+  EXPECT_TRUE(ComesAgain(20 * kMega));
+  { const FloatBuffer huge(33 * kMega); }
+  EXPECT_TRUE(ComesAgain(20 * kMega));
+}
+
+}  // namespace
+}  // namespace locus
