@@ -1,5 +1,6 @@
 // The threads of another library in the same process.
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include "bind.h"
 #include "locus/threads.h"
@@ -20,7 +21,11 @@ bool UseOpenMp() {
   UseTeam([](int threads, void (*body)(void*), void* argument) {
     gomp_parallel(body, argument, static_cast<unsigned int>(threads), 0);
   });
-  return true;
+  // A process that is forked has none of the threads, and GNU's library would
+  // wait for them forever.
+  static const int hooked =
+      pthread_atfork(nullptr, nullptr, [] { UseTeam(nullptr); });
+  return hooked == 0;
 }
 
 }  // namespace

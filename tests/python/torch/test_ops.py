@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -232,6 +235,26 @@ print(threads() - before)
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
     assert ran.stdout.strip() == "0"
+
+
+def test_works_in_a_forked_process():
+    """OpenMP's threads do not come along."""
+    leaves = qkv(grad=False, length=600)
+    out = lt.attention(*leaves, threads=2)
+    child = os.fork()
+    if child == 0:
+        again = lt.attention(*leaves, threads=2)
+        os._exit(0 if torch.equal(again, out) else 1)
+    for _ in range(100):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits forever")
+    assert status == 0
 
 
 def test_strides_do_not_matter():
