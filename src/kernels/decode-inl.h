@@ -136,7 +136,7 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
       float* o = out + r * plan_.value_pad;
       const float keep =
           Weigh(p, seen.end - seen.begin, now[static_cast<size_t>(r)]);
-      if (keep != 1.0F) ScaleRow(keep, plan_.value_pad, o);
+      if (keep != 1.0F) SetScaled(keep, o, plan_.value_pad, o);
       if (plan_.v_rows) AddTableValues(r, seen, p, o);
     }
     // 0 * inf is NaN: a weight of zero must not meet a value that its row does
@@ -283,7 +283,8 @@ inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
   const int64_t row = (b * s.q_heads + plan.Head(kv, r)) * s.q_len + source;
   if (plan.paired_values) FromParts(plan.value_pad, sum.data());
   const bool nothing = total == 0.0F;
-  ScaleRow(nothing ? 0.0F : 1.0F / total, plan.value_pad, sum.data());
+  SetScaled(nothing ? 0.0F : 1.0F / total, sum.data(), plan.value_pad,
+            sum.data());
   StoreResult(out, row, sum.data(), s.value_dim);
   if (lse == nullptr) return;
   lse[row] = nothing ? kMinusInf : LogSumExp({.ref = ref, .sum = total});

@@ -266,7 +266,7 @@ inline void Plan::LoadQueries() {
         if (terms.q_table) {
           float* copy = plain.data() + RowIndex(b, kv, r) * dim_pad;
           std::copy_n(row, dim_pad, copy);
-          ScaleRow(scale, dim_pad, copy);
+          SetScaled(scale, copy, dim_pad, copy);
         }
         if (fold_key_row) {
           const Tensor& u = terms.k_table->rows;
@@ -277,7 +277,7 @@ inline void Plan::LoadQueries() {
         if (!angles.empty()) {
           kernels::RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
         }
-        ScaleRow(scale, dim_pad, row);
+        SetScaled(scale, row, dim_pad, row);
         if (direct_keys && call.k.dtype() == DType::kBF16) {
           ToParts(dim_pad, row);
         }

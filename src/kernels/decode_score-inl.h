@@ -349,7 +349,8 @@ inline void ChunkScorer::AddExtra(int64_t h, int64_t m, Interval keys,
   scratch_.extra_row.Resize(padded);
   StageRow(*plan_.extra_q, 0, dot.q_rows.size(0) == 1 ? 0 : h,
            m - dot.first_position, padded, scratch_.extra_row.data());
-  ScaleRow(plan_.ScaleOf(m), padded, scratch_.extra_row.data());
+  SetScaled(plan_.ScaleOf(m), scratch_.extra_row.data(), padded,
+            scratch_.extra_row.data());
   for (int64_t j = keys.begin; j < keys.end; ++j) {
     const int64_t n = tokens_.position[static_cast<size_t>(j)];
     StageRow(*plan_.extra_k, 0, dot.k_rows.size(0) == 1 ? 0 : h,

@@ -64,21 +64,6 @@ inline float Dot(const float* a, const float* b, int64_t dim) {
   return hn::GetLane(hn::SumOfLanes(kDF, sum));
 }
 
-// y += w x and y *= w over whole vectors.
-inline void AddScaled(float w, const float* x, int64_t dim, float* y) {
-  const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kLanesI) {
-    hn::StoreU(hn::MulAdd(vw, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
-               kDF, y + d);
-  }
-}
-inline void ScaleRow(float w, int64_t dim, float* y) {
-  const VF vw = hn::Set(kDF, w);
-  for (int64_t d = 0; d < dim; d += kLanesI) {
-    hn::StoreU(hn::Mul(vw, hn::LoadU(kDF, y + d)), kDF, y + d);
-  }
-}
-
 // Two vectors of pairs, and the way back.
 HWY_INLINE void LoadPairs(const float* x, VF& a, VF& b) {
   hn::LoadInterleaved2(kDF, x, a, b);
