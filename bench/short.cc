@@ -5,8 +5,7 @@
 //
 // Both sides read the same inputs and are timed turn about in batches of a few
 // milliseconds. Told is the least of each side: whatever else the machine does
-// only adds to it. The peer has its memory allocated
-// beforehand; Locus allocates its result in each call, as its users do.
+// only adds to it. Both write into memory that is there beforehand.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -109,18 +108,20 @@ Row Measure(int64_t heads, int64_t length, const Args& args) {
   AttentionOptions options;
   options.threads = args.threads;
   Materialised peer(heads, length, kDim, args.threads, position.bias);
-  const auto ours = [&] { Attention(q, k, v, position.terms, options); };
+  AttentionResult result = Attention(q, k, v, position.terms, options);
+  const auto ours = [&] {
+    AttentionInto(q, k, v, position.terms, options, result);
+  };
   const auto theirs = [&] {
     peer.Run(q.Data<float>(), k.Data<float>(), v.Data<float>());
   };
   Row row{.length = length, .heads = heads};
-  const Tensor out = Attention(q, k, v, position.terms, options).out;
+  const float* out = result.out.Data<float>();
   peer.Use(Split::kHeads);
   const std::vector<float>& expected =
       peer.Run(q.Data<float>(), k.Data<float>(), v.Data<float>());
   for (size_t n = 0; n < expected.size(); ++n) {
-    row.error = std::max<double>(row.error,
-                                 std::abs(expected[n] - out.Data<float>()[n]));
+    row.error = std::max<double>(row.error, std::abs(expected[n] - out[n]));
   }
   std::vector<double> locus, products, by_head;
   for (int round = 0; round < kRounds; ++round) {

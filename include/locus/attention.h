@@ -114,7 +114,15 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms,
                           const AttentionOptions& options = {});
 
-// The same for an encoding: lowers it for the call. An encoding of the input
+// The same into tensors that the caller keeps from call to call, so that a
+// short call need not allocate: result.out and, with return_lse, result.lse,
+// contiguous, in the shapes and types of AttentionResult. They must not share
+// memory with q, k or v.
+void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
+                   const Terms& terms, const AttentionOptions& options,
+                   AttentionResult& result);
+
+// Attention with an encoding: lowers it for the call. An encoding of the input
 // has acted on x before the projections and adds nothing here.
 class Encoding;
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -23,7 +23,9 @@ namespace locus {
 enum class DType : uint8_t { kF32, kF64, kBF16, kF16 };
 
 std::string_view DTypeName(DType dtype);
-int64_t DTypeBytes(DType dtype);
+constexpr int64_t DTypeBytes(DType dtype) {
+  return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
+}
 
 class Tensor {
  public:
@@ -70,14 +72,16 @@ class Tensor {
   // and f16.
   template <typename T>
   const T* Data() const {
-    CheckType(sizeof(T), std::is_floating_point_v<T>);
+    CheckType<T>();
     return static_cast<const T*>(data_);
   }
+  // The same of whatever type.
+  const void* Raw() const { return data_; }
   // Writes through every copy that shares the storage. Only for tensors the
   // caller owns.
   template <typename T>
   T* MutableData() {
-    CheckType(sizeof(T), std::is_floating_point_v<T>);
+    CheckType<T>();
     return static_cast<T*>(const_cast<void*>(data_));
   }
 
@@ -91,7 +95,15 @@ class Tensor {
 
  private:
   double Load(int64_t offset) const;
-  void CheckType(size_t bytes, bool is_float) const;
+  template <typename T>
+  void CheckType() const {
+    constexpr bool is_float = std::is_floating_point_v<T>;
+    const bool narrow = dtype_ == DType::kBF16 || dtype_ == DType::kF16;
+    if (int64_t{sizeof(T)} != DTypeBytes(dtype_) || is_float == narrow) {
+      FailType();
+    }
+  }
+  [[noreturn]] void FailType() const;
 
   DType dtype_ = DType::kF32;
   std::vector<int64_t> shape_;

@@ -1,6 +1,11 @@
 // The public face of the kernels: checks a call and hands it over.
 #include "locus/attention.h"
 
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+
 #include "core/fail.h"
 #include "kernels/attention_kernels.h"
 #include "kernels/call.h"
@@ -19,19 +24,76 @@ void CheckTypes(const Tensor& q, const Tensor& k, const Tensor& v) {
   }
 }
 
-}  // namespace
+// "f32 [2, 8, 512, 64]", "f32 [...] with strides [...]" or "nothing".
+std::string Told(const Tensor& t) {
+  if (!t.defined()) return "nothing";
+  if (t.IsContiguous()) return t.Describe();
+  return fmt::format("{} with strides [{}]", t.Describe(),
+                     fmt::join(t.strides(), ", "));
+}
 
-AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Terms& terms, const AttentionOptions& options) {
-  const CallSizes s = CheckCall(q, k, v, options);
-  CheckTypes(q, k, v);
+// Whether a tensor is contiguous, of this type and these sizes.
+bool Fits(const Tensor& t, DType dtype, std::span<const int64_t> sizes) {
+  if (!t.defined() || t.dtype() != dtype || t.shape().size() != sizes.size()) {
+    return false;
+  }
+  int64_t stride = 1;
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    if (t.shape()[axis] != sizes[axis]) return false;
+    if (sizes[axis] > 1 && t.strides()[axis] != stride) return false;
+    stride *= sizes[axis];
+  }
+  return true;
+}
+
+// Whether [begin, end) meets the bytes from the first element to the last.
+bool Meets(const char* begin, const char* end, const Tensor& t) {
+  const int64_t bytes = DTypeBytes(t.dtype());
+  const auto* first = static_cast<const char*>(t.Raw());
+  const char* last = first + bytes;
+  for (size_t axis = 0; axis < t.shape().size(); ++axis) {
+    if (t.shape()[axis] == 0) return false;
+    const int64_t reach = (t.shape()[axis] - 1) * t.strides()[axis] * bytes;
+    (reach < 0 ? first : last) += reach;
+  }
+  return std::less<>()(begin, last) && std::less<>()(first, end);
+}
+
+void CheckResult(const AttentionResult& result, const CallSizes& s,
+                 const Tensor& q, const Tensor& k, const Tensor& v,
+                 bool with_lse) {
+  const int64_t sizes[] = {s.batch, s.q_heads, s.q_len, s.value_dim};
+  const std::span rows(sizes, 3);
+  if (!Fits(result.out, q.dtype(), sizes)) {
+    Fail("result.out must be contiguous {} [{}], got {}", DTypeName(q.dtype()),
+         fmt::join(sizes, ", "), Told(result.out));
+  }
+  if (with_lse && !Fits(result.lse, DType::kF32, rows)) {
+    Fail("result.lse must be contiguous f32 [{}], got {}",
+         fmt::join(rows, ", "), Told(result.lse));
+  }
+  const auto* begin = static_cast<const char*>(result.out.Raw());
+  const char* end = begin + s.batch * s.q_heads * s.q_len * s.value_dim *
+                                DTypeBytes(q.dtype());
+  for (const Tensor* in : {&q, &k, &v}) {
+    if (begin < end && Meets(begin, end, *in)) {
+      Fail("result.out shares memory with {}", in == &q   ? "q"
+                                               : in == &k ? "k"
+                                                          : "v");
+    }
+  }
+}
+
+// Attends into a result that fits; sizes and types are checked.
+void Attend(const CallSizes& s, const Tensor& q, const Tensor& k,
+            const Tensor& v, const Terms& terms,
+            const AttentionOptions& options, AttentionResult& result) {
   const int threads = kernels::ThreadsFor(s, options.threads);
-  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
   float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
   if (kernels::IsShort(s, terms, options)) {
     const kernels::ShortCall call(s, q, k, v, terms, options);
     kernels::Short(call, result.out, lse, threads);
-    return result;
+    return;
   }
   const kernels::Call call(q, k, v, terms, options);
   if (kernels::FewRows(s, terms)) {
@@ -39,7 +101,26 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   } else {
     kernels::Forward(call, result.out, lse, threads);
   }
+}
+
+}  // namespace
+
+AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Terms& terms, const AttentionOptions& options) {
+  const CallSizes s = CheckCall(q, k, v, options);
+  CheckTypes(q, k, v);
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
+  Attend(s, q, k, v, terms, options, result);
   return result;
+}
+
+void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
+                   const Terms& terms, const AttentionOptions& options,
+                   AttentionResult& result) {
+  const CallSizes s = CheckCall(q, k, v, options);
+  CheckTypes(q, k, v);
+  CheckResult(result, s, q, k, v, options.return_lse);
+  Attend(s, q, k, v, terms, options, result);
 }
 
 AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,

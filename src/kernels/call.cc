@@ -129,18 +129,9 @@ void FindRuns(Tokens& t, const Terms& terms, bool counted) {
 
 }  // namespace
 
-Rows::Rows(const Tensor& t) : dtype_(t.dtype()), dim_(t.size(3)) {
+Rows::Rows(const Tensor& t)
+    : data_(t.Raw()), dtype_(t.dtype()), dim_(t.size(3)) {
   for (int a = 0; a < 4; ++a) stride_[a] = t.strides()[static_cast<size_t>(a)];
-  switch (dtype_) {
-    case DType::kF32:
-      data_ = t.Data<float>();
-      break;
-    case DType::kF64:
-      data_ = t.Data<double>();
-      break;
-    default:
-      data_ = t.Data<uint16_t>();
-  }
 }
 
 void Rows::Load(int64_t b, int64_t h, int64_t i, float* dst) const {

@@ -63,26 +63,39 @@ RotationTable AnglesOf(const Rotation& rotation, int64_t first, int64_t count,
   return RotationTable(rotation, tokens, sign, origin);
 }
 
-// bucket[e] of offset_of(e), which never rises.
-void FindBuckets(const BucketMap& map, int64_t width, const auto& offset_of,
-                 int32_t* bucket) {
-  // The piece of each offset, walked from the last one down.
+// bucket[e] of the offset first - e, kept within [low, high], for e < width.
+void FindBuckets(const BucketMap& map, int64_t width, int64_t first,
+                 int64_t low, int64_t high, int32_t* bucket) {
+  // Stretches of one piece, from the last piece down: offsets fall.
   size_t at = map.pieces.size() - 1;
-  for (int64_t e = 0; e < width; ++e) {
-    const int64_t offset = offset_of(e);
+  for (int64_t e = 0; e < width;) {
+    const int64_t offset = std::clamp(first - e, low, high);
     while (at > 0 && map.pieces[at].start > offset) --at;
     const BucketMap::Piece& piece = map.pieces[at];
-    const int64_t steps = piece.step == 0 ? 0 : offset - piece.start;
-    bucket[e] = piece.first_bucket + piece.step * static_cast<int32_t>(steps);
+    int32_t here = piece.first_bucket;
+    if (piece.step != 0) {
+      here += piece.step * static_cast<int32_t>(offset - piece.start);
+    }
+    // Beyond either end the bucket stays the same.
+    int32_t step = 0;
+    int64_t end = width;
+    if (first - e > high) {
+      end = first - high;
+    } else if (offset > low) {
+      step = piece.step;
+      end = first - std::max(piece.start, low + 1) + 1;
+    }
+    end = std::clamp(end, e + 1, width);
+    for (; e < end; ++e, here -= step) bucket[e] = here;
   }
 }
 
-// rows[h, e] = log2(e) * values[h, bucket[e]].
+// rows[h * stride + e] = log2(e) * values[h, bucket[e]] for e < width.
 template <typename T>
 void LayOutValues(const Tensor& values, const int32_t* bucket, int64_t width,
-                  float* rows) {
+                  int64_t stride, float* rows) {
   const int64_t step = values.strides()[1];
-  for (int64_t h = 0; h < values.size(0); ++h, rows += width) {
+  for (int64_t h = 0; h < values.size(0); ++h, rows += stride) {
     const T* from = values.Data<T>() + h * values.strides()[0];
     for (int64_t e = 0; e < width; ++e) {
       rows[e] = static_cast<float>(kLog2E * from[bucket[e] * step]);
@@ -91,13 +104,13 @@ void LayOutValues(const Tensor& values, const int32_t* bucket, int64_t width,
 }
 
 void LayOutTable(const Tensor& values, const int32_t* bucket, int64_t width,
-                 float* rows) {
+                 int64_t stride, float* rows) {
   if (values.dtype() == DType::kF32) {
-    LayOutValues<float>(values, bucket, width, rows);
+    LayOutValues<float>(values, bucket, width, stride, rows);
   } else if (values.dtype() == DType::kF64) {
-    LayOutValues<double>(values, bucket, width, rows);
+    LayOutValues<double>(values, bucket, width, stride, rows);
   } else {
-    LayOutValues<double>(values.To(DType::kF64), bucket, width, rows);
+    LayOutValues<double>(values.To(DType::kF64), bucket, width, stride, rows);
   }
 }
 
@@ -199,37 +212,40 @@ void ShortCall::FindShape(std::optional<double> scale) {
 }
 
 // A row a head, from the rel of the last query and the first key to that of the
-// first query and the last key, grown to whole vectors. Offsets that no pair
-// has take the value of the nearest that one has.
+// first query and the last key, and zeros up to whole vectors. Offsets that no
+// pair has take the value of the nearest that one has.
 void ShortCall::LayOutByRel() {
-  const int64_t width = sizes.q_len - 1 + WholeVectors(sizes.k_len);
+  const int64_t width = sizes.q_len - 1 + sizes.k_len;
+  const int64_t stride = sizes.q_len - 1 + WholeVectors(sizes.k_len);
   // Offsets fall along the row.
   const int64_t last_offset = q_first + sizes.q_len - 1 - k_first;
-  const auto offset_of = [&](int64_t e) {
-    return std::clamp(last_offset - e, shape.min_offset, shape.max_offset);
-  };
   const auto* table = std::get_if<BiasTable>(&*terms.bias);
   const auto* ramp = std::get_if<BiasRamp>(&*terms.bias);
   const int64_t heads = table != nullptr
                             ? table->values.size(0)
                             : static_cast<int64_t>(ramp->past.size());
   FloatBuffer& rows = Mine().bias;
-  rows.Resize(heads * width);
+  rows.Resize(heads * stride);
   bias = rows.data() + sizes.q_len - 1;
-  bias_head = heads == 1 ? 0 : width;
+  bias_head = heads == 1 ? 0 : stride;
   bias_row = -1;
+  for (int64_t h = 0; h < heads && width < stride; ++h) {
+    std::fill_n(rows.data() + h * stride + width, stride - width, 0.0F);
+  }
   if (table != nullptr) {
     int32_t buckets[2 * kShortTokens];
-    FindBuckets(table->buckets, width, offset_of, buckets);
-    LayOutTable(table->values, buckets, width, rows.data());
+    FindBuckets(table->buckets, width, last_offset, shape.min_offset,
+                shape.max_offset, buckets);
+    LayOutTable(table->values, buckets, width, stride, rows.data());
     return;
   }
   for (int64_t h = 0; h < heads; ++h) {
-    float* row = rows.data() + h * width;
+    float* row = rows.data() + h * stride;
     const double past = -ramp->past[static_cast<size_t>(h)] * kLog2E;
     const double future = ramp->future[static_cast<size_t>(h)] * kLog2E;
     for (int64_t e = 0; e < width; ++e) {
-      const auto offset = static_cast<double>(offset_of(e));
+      const auto offset = static_cast<double>(
+          std::clamp(last_offset - e, shape.min_offset, shape.max_offset));
       row[e] = static_cast<float>(offset * (offset > 0.0 ? past : future));
     }
   }
@@ -263,7 +279,7 @@ void ShortCall::LayOutByPair() {
       buckets[static_cast<size_t>(at)] =
           std::clamp(table->buckets(m, n), 0, table->buckets.count - 1);
     });
-    LayOutTable(table->values, buckets.data(), pairs, rows.data());
+    LayOutTable(table->values, buckets.data(), pairs, pairs, rows.data());
     return;
   }
   const auto farthest = static_cast<int64_t>(profile->distance.size()) - 1;

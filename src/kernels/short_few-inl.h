@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/short.h"
 #include "kernels/short_rows-inl.h"
@@ -111,6 +112,24 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
   for (size_t r = 0; r < kR; ++r) lse[r] = LogOfSum(states[r]);
 }
 
+// Attends query i of head h to a single key, which has all the weight: false,
+// and nothing is done, if the score is not finite.
+HWY_INLINE bool OneKey(const ShortCall& call, const FewOperands& in, int64_t h,
+                       int64_t i, float* out, float* lse) {
+  const CallSizes& s = call.sizes;
+  float score = hn::GetLane(Dot(in.q, in.k, s.head_dim)) *
+                static_cast<float>(call.terms.scale.scale);
+  if (call.bias != nullptr) {
+    score += *call.BiasRow(h, i) * static_cast<float>(1.0 / kLog2E);
+  }
+  if (!std::isfinite(score)) return false;
+  for (int64_t c = 0; c < s.value_dim; c += kLanesI) {
+    hn::StoreU(hn::LoadU(kDF, in.v + c), kDF, out + c);
+  }
+  if (lse != nullptr) *lse = score;
+  return true;
+}
+
 // The whole call, on one thread. out [B, Hq, Lq, Dv], lse [B, Hq, Lq] or
 // nullptr.
 inline void Few(const ShortCall& call, float* out, float* lse) {
@@ -124,8 +143,10 @@ inline void Few(const ShortCall& call, float* out, float* lse) {
                      .v = call.v.Head<float>(b, kv)};
       for (int64_t i = 0; i < s.q_len;) {
         const int64_t left = s.q_len - i;
-        const int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        if (rows == 4) {
+        int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (s.k_len == 1 && OneKey(call, in, h, i, out, lse)) {
+          rows = 1;
+        } else if (rows == 4) {
           FewRows<4>(call, in, h, i, out, lse);
         } else if (rows == 2) {
           FewRows<2>(call, in, h, i, out, lse);
