@@ -37,10 +37,12 @@ class BackwardTask {
   void Run(int64_t b, int64_t h, int64_t first, int64_t count);
 
  private:
-  void LoadQueries(int64_t first, int64_t count);
+  int64_t SpanKeys() const;
+  void RunQueries(int64_t first, int64_t count, Interval span, bool add);
+  void LoadQueries(int64_t first, int64_t count, Interval span);
   void ScoreBlock(int64_t n, int64_t tile, int64_t keys);
   void AddProducts(int64_t tile, int64_t keys);
-  void StoreQueries();
+  void StoreQueries(bool add);
 
   const BackwardPacked& bp_;
   const Packed& packed_;
@@ -96,25 +98,64 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
     if (PairRows::Fits(packed_)) pairs_.BeginHead(packed_, b, h, key_table_);
   }
   terms_.BeginHead();
-  for (int64_t q = 0; q < count; q += kBwdQueries) {
-    LoadQueries(first + q, std::min(kBwdQueries, count - q));
-    terms_.BeginQueries();
-    const Interval any = t_.Any();
-    for (int64_t tile = any.begin < any.end ? AlignDown(any.begin, kBwdKeys)
-                                            : any.end;
-         tile < any.end; tile += kBwdKeys) {
-      const int64_t keys = std::min(kBwdKeys, any.end - tile);
-      for (int64_t n = 0; n < t_.n_blocks; ++n) ScoreBlock(n, tile, keys);
-      AddProducts(tile, keys);
-      terms_.AddKeys(tile, keys);
+  const int64_t keys = call_.Keys(b).size(), step = SpanKeys();
+  std::vector<bool> stored(
+      static_cast<size_t>((count + kBwdQueries - 1) / kBwdQueries));
+  int64_t begin = 0;
+  do {
+    const Interval span{begin, std::min(begin + step, keys)};
+    begin += step;
+    for (int64_t q = 0; q < count; q += kBwdQueries) {
+      const int64_t queries = std::min(kBwdQueries, count - q);
+      const bool seen =
+          !Within(call_.AnySees(b, first + q, queries), span).empty();
+      const size_t at = static_cast<size_t>(q / kBwdQueries);
+      // Queries that see nothing at all are stored with the last span.
+      if (!seen && (stored[at] || begin < keys)) continue;
+      RunQueries(first + q, queries, span, stored[at]);
+      stored[at] = true;
     }
-    terms_.EndQueries();
-    StoreQueries();
-  }
+  } while (begin < keys);
   terms_.EndHead();
 }
 
-inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
+// All queries meet a span of keys before the next one. What is packed and
+// summed for the keys passes through the core once for each 96 queries: 8 MiB
+// of it stay near, while that of 16384 keys would come from memory each time.
+// Spans depend on the shape alone. Their parts of dq are added where they are
+// stored, which only float32 allows.
+inline int64_t BackwardTask::SpanKeys() const {
+  constexpr int64_t kSpanFloats = int64_t{2} << 20;
+  const int64_t keys = call_.sizes.k_len;
+  if (args_.d_q->dtype() != DType::kF32) return keys;
+  const int64_t floats = packed_.depth + call_.sizes.value_dim +
+                         2 * bp_.depth_stride + bp_.value_pad;
+  const int64_t most = std::max(kSpanFloats / floats, 4 * kBwdKeys);
+  const int64_t spans = (keys + most - 1) / most;
+  return AlignUp((keys + spans - 1) / spans, kBwdKeys);
+}
+
+// The gradients of queries [first, first + count) and of the keys of the span
+// that they see.
+inline void BackwardTask::RunQueries(int64_t first, int64_t count,
+                                     Interval span, bool add) {
+  LoadQueries(first, count, span);
+  terms_.BeginQueries();
+  const Interval any = t_.Any();
+  for (int64_t tile = any.begin < any.end ? AlignDown(any.begin, kBwdKeys)
+                                          : any.end;
+       tile < any.end; tile += kBwdKeys) {
+    const int64_t keys = std::min(kBwdKeys, any.end - tile);
+    for (int64_t n = 0; n < t_.n_blocks; ++n) ScoreBlock(n, tile, keys);
+    AddProducts(tile, keys);
+    terms_.AddKeys(tile, keys);
+  }
+  terms_.EndQueries();
+  StoreQueries(add);
+}
+
+inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
+                                      Interval span) {
   const CallSizes& s = call_.sizes;
   t_.first = first;
   t_.count = count;
@@ -137,8 +178,8 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
   t_.lse.assign(static_cast<size_t>(rows), 0.0F);
   t_.delta.assign(static_cast<size_t>(rows), 0.0F);
   if (scorer_.needs_key_table() && PairRows::Fits(packed_)) {
-    const bool straight =
-        pairs_.BeginQueries(first, count, call_.AnySees(t_.b, first, count));
+    const bool straight = pairs_.BeginQueries(
+        first, count, Within(call_.AnySees(t_.b, first, count), span));
     scorer_.SetPairRows(straight ? &pairs_ : nullptr);
   }
   const Tokens& tokens = call_.Queries(t_.b);
@@ -148,7 +189,10 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count) {
     const int64_t row = n * kRowsI;
     scorer_.Prepare(t_.b, t_.h, first + row, std::min(kRowsI, count - row),
                     t_.block_memory.data() + n * scorer_.BlockFloats(), block);
+    block.any = Within(block.any, span);
+    block.all = Within(block.all, span);
     for (int64_t r = 0; r < kRowsI; ++r) {
+      block.sees[r] = Within(block.sees[r], span);
       const int64_t i = row + r;
       float* d_row = t_.d_block.data() + r * s.value_dim;
       if (r < block.count) {
@@ -272,7 +316,7 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
   }
 }
 
-inline void BackwardTask::StoreQueries() {
+inline void BackwardTask::StoreQueries(bool add) {
   const CallSizes& s = call_.sizes;
   const Tokens& tokens = call_.Queries(t_.b);
   // The rotated and the plain query were both scaled by scale_i log2(e); what
@@ -302,7 +346,12 @@ inline void BackwardTask::StoreQueries() {
       AddScaled(scale, t_.d_plain.data() + i * bp_.dim_stride, s.head_dim, d);
     }
     const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
-    kernels::StoreRow(*args_.d_q, row, d, s.head_dim);
+    if (add) {
+      AddScaled(1.0F, d, s.head_dim,
+                args_.d_q->MutableData<float>() + row * s.head_dim);
+    } else {
+      kernels::StoreRow(*args_.d_q, row, d, s.head_dim);
+    }
   }
 }
 

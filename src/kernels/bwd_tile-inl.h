@@ -57,6 +57,7 @@ struct BackwardTile {
   Interval Any() const {
     Interval any{std::numeric_limits<int64_t>::max(), 0};
     for (const Block& block : blocks) {
+      if (block.any.empty()) continue;
       any.begin = std::min(any.begin, block.any.begin);
       any.end = std::max(any.end, block.any.end);
     }

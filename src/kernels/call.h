@@ -82,7 +82,14 @@ struct Tokens {
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
+
+  bool empty() const { return begin >= end; }
 };
+// What two have in common; {0, 0} if nothing.
+constexpr Interval Within(Interval a, Interval b) {
+  const Interval both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return both.begin < both.end ? both : Interval{};
+}
 
 // A call, checked, with its tokens sorted.
 struct Call {
