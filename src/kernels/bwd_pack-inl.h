@@ -31,7 +31,8 @@ struct TaskGrads {
   std::vector<double> key_row;    // [D]: the one row of a folded key table
   std::vector<float> extra_q;     // [positions][E]
   std::vector<float> extra_k;
-  std::optional<BiasProfileGrads> profile;
+  std::optional<BiasProfileGrads> profile;  // all but its distances,
+  std::vector<double> profile_by_rel;       // which are here
   std::vector<double> special;  // [buckets]: bias of grids and special tokens
   double past = 0.0, future = 0.0;  // slopes of a ramp over far positions
 };

@@ -143,8 +143,10 @@ inline void AddTermGrads(const BackwardPacked& bp, const TaskGrads& g,
     d.future[static_cast<size_t>(h)] += future;
   } else if (g.profile) {
     auto& d = std::get<BiasProfileGrads>(*grads.bias);
-    for (size_t n = 0; n < d.distance.size(); ++n) {
-      d.distance[n] += g.profile->distance[n];
+    const ProfileByRel& by_rel = *packed.profile;
+    for (int64_t rel = -by_rel.reach(); rel <= by_rel.reach(); ++rel) {
+      d.distance[static_cast<size_t>(std::abs(rel))] +=
+          g.profile_by_rel[static_cast<size_t>(by_rel.Index(rel))];
     }
     for (size_t n = 0; n < d.row_gain.size(); ++n) {
       d.row_gain[n] += g.profile->row_gain[n];

@@ -108,11 +108,11 @@ inline TermBackward::TermBackward(const BackwardPacked& bp,
     } else if (apart) {
       g_.special.assign(static_cast<size_t>(table->buckets.count), 0.0);
     } else if (const auto* profile = std::get_if<BiasProfile>(&*terms.bias)) {
-      g_.profile =
-          BiasProfileGrads{std::vector<double>(profile->distance.size()),
-                           std::vector<double>(profile->row_gain.size()),
-                           Tensor::Zeros(DType::kF64, profile->base.shape()),
-                           Tensor::Zeros(DType::kF64, profile->slope.shape())};
+      g_.profile = BiasProfileGrads{
+          std::vector<double>(), std::vector<double>(profile->row_gain.size()),
+          Tensor::Zeros(DType::kF64, profile->base.shape()),
+          Tensor::Zeros(DType::kF64, profile->slope.shape())};
+      g_.profile_by_rel.assign(packed_.profile->size(), 0.0);
     }
   }
   if (terms.k_table) {
@@ -295,28 +295,62 @@ inline void TermBackward::AddBias(const Block& block, int64_t r, Interval keys,
 // x = u g,  s += base[h, s] + slope[h, s] x
 inline void TermBackward::AddProfile(const Block& block, int64_t r,
                                      Interval keys, const float* ds) {
-  const Tokens& t = call_.Keys(t_.b);
-  const int64_t m = block.position[r];
   const auto& profile = std::get<BiasProfile>(*call_.terms.bias);
   const int64_t row = profile.base.size(0) == 1 ? 0 : t_.h;
   const int64_t at = row * profile.base.size(1);
-  const size_t q_row = static_cast<size_t>(m - profile.first_position);
+  const size_t q_row =
+      static_cast<size_t>(block.position[r] - profile.first_position);
+  const double gain = profile.row_gain[q_row];
   double* d_base = g_.profile->base.MutableData<double>() + at;
   double* d_slope = g_.profile->slope.MutableData<double>() + at;
   const double* slope = profile.slope.Data<double>() + at;
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  for (int64_t j = std::max(keys.begin, block.sees[r].begin); j < end; ++j) {
-    const size_t u =
-        static_cast<size_t>(std::abs(m - t.position[static_cast<size_t>(j)]));
-    const double x = profile.distance[u] * profile.row_gain[q_row];
-    const size_t segment = profile.Segment(x);
-    const double d = static_cast<double>(ds[j]);
-    d_base[segment] += d;
-    d_slope[segment] += d * x;
-    const double d_x = d * slope[segment];
-    g_.profile->distance[u] += d_x * profile.row_gain[q_row];
-    g_.profile->row_gain[q_row] += d_x * profile.distance[u];
-  }
+  SegmentWalk walk(profile);
+  const VD vgain = hn::Set(kDD, gain), zero = hn::Zero(kDD);
+  // Sums of the segment that the walk is in, by lane.
+  size_t open = 0;
+  VD sum = zero, sum_x = zero, d_gain = zero;
+  const auto close = [&] {
+    d_base[open] += hn::GetLane(hn::SumOfLanes(kDD, sum));
+    d_slope[open] += hn::GetLane(hn::SumOfLanes(kDD, sum_x));
+    sum = sum_x = zero;
+  };
+  // Where the row sees nothing, ds is zero.
+  scorer_.ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        const double* u = packed_.profile->At(rel);
+        double* d_u = g_.profile_by_rel.data() + packed_.profile->Index(rel);
+        for (int64_t l = 0; l < kLanesI; l += kLanesD) {
+          const VD distance = hn::LoadU(kDD, u + l);
+          const VD x = hn::Mul(distance, vgain);
+          const VD d = hn::PromoteTo(kDD, hn::LoadU(kDHalf, ds + j + l));
+          VD d_x = zero;
+          walk.ForSegments(x, [&](size_t segment, MD lanes) {
+            if (segment != open) close();
+            open = segment;
+            const VD here = hn::IfThenElseZero(lanes, d);
+            sum = hn::Add(sum, here);
+            sum_x = hn::MulAdd(here, x, sum_x);
+            d_x = hn::MulAdd(here, hn::Set(kDD, slope[segment]), d_x);
+          });
+          hn::StoreU(hn::MulAdd(d_x, vgain, hn::LoadU(kDD, d_u + l)), kDD,
+                     d_u + l);
+          d_gain = hn::MulAdd(d_x, distance, d_gain);
+        }
+      },
+      [&](int64_t j, int64_t rel) {
+        const double u = *packed_.profile->At(rel), x = u * gain;
+        const size_t segment = walk.Of(x);
+        const double d = static_cast<double>(ds[j]);
+        d_base[segment] += d;
+        d_slope[segment] += d * x;
+        const double d_x = d * slope[segment];
+        g_.profile_by_rel[static_cast<size_t>(packed_.profile->Index(rel))] +=
+            d_x * gain;
+        g_.profile->row_gain[q_row] += d_x * u;
+      });
+  close();
+  g_.profile->row_gain[q_row] += hn::GetLane(hn::SumOfLanes(kDD, d_gain));
 }
 
 inline void TermBackward::EndQueries() {

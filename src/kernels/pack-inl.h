@@ -17,6 +17,7 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "kernels/by_rel-inl.h"
+#include "kernels/profile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -86,6 +87,7 @@ struct PackedTables {
   std::shared_ptr<PackedTable> q_table;
   bool q_table_band = false;  // too wide to multiply whole: by tile
   std::shared_ptr<const PackedBias> bias;  // a table or a ramp by rel
+  std::shared_ptr<const ProfileByRel> profile;
   std::shared_ptr<PackedRows> v_table;
   RelMap k_map;  // of the key table, unless it is folded
 };
@@ -236,6 +238,10 @@ inline PackedTables::PackedTables(const Call& c, int n_threads)
       bias = std::make_shared<PackedBias>(std::get<BiasRamp>(*terms.bias),
                                           call.shape);
     }
+  }
+  if (terms.bias && std::holds_alternative<BiasProfile>(*terms.bias)) {
+    profile =
+        std::make_shared<ProfileByRel>(std::get<BiasProfile>(*terms.bias));
   }
   if (terms.v_table) {
     v_table = std::make_shared<PackedRows>(*terms.v_table, call.shape);

@@ -123,21 +123,36 @@ inline void Scorer::AddProfile(const Block& block, int64_t r, Interval keys,
                                float* s) const {
   const BiasProfile& p = *profile_;
   const int64_t h = p.base.size(0) == 1 ? 0 : block.h;
-  const Tokens& t = call_.Keys(block.b);
   const int64_t m = block.position[r];
   const double gain = p.row_gain[static_cast<size_t>(m - p.first_position)];
   const double* base = p.base.Data<double>() + h * p.base.size(1);
   const double* slope = p.slope.Data<double>() + h * p.slope.size(1);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  // x moves slowly along the keys: walk from segment to segment.
-  size_t segment = 0;
-  for (int64_t j = std::max(keys.begin, block.sees[r].begin); j < end; ++j) {
-    const int64_t distance = std::abs(t.position[static_cast<size_t>(j)] - m);
-    const double x = p.distance[static_cast<size_t>(distance)] * gain;
-    while (segment > 0 && x < p.knots[segment - 1]) --segment;
-    while (segment < p.knots.size() && x >= p.knots[segment]) ++segment;
-    s[j] += static_cast<float>(kLog2E * (base[segment] + slope[segment] * x));
-  }
+  SegmentWalk walk(p);
+  const VD vgain = hn::Set(kDD, gain), log2e = hn::Set(kDD, kLog2E);
+  ForKeys(
+      block, r, keys,
+      [&](int64_t j, int64_t rel) {
+        const double* u = packed_.profile->At(rel);
+        for (int64_t l = 0; l < kLanesI; l += kLanesD) {
+          const VD x = hn::Mul(hn::LoadU(kDD, u + l), vgain);
+          VD value = x;  // if that is NaN
+          walk.ForSegments(x, [&](size_t segment, MD lanes) {
+            value = hn::IfThenElse(lanes,
+                                   hn::MulAdd(hn::Set(kDD, slope[segment]), x,
+                                              hn::Set(kDD, base[segment])),
+                                   value);
+          });
+          const auto add = hn::DemoteTo(kDHalf, hn::Mul(log2e, value));
+          hn::StoreU(hn::Add(hn::LoadU(kDHalf, s + j + l), add), kDHalf,
+                     s + j + l);
+        }
+      },
+      [&](int64_t j, int64_t rel) {
+        const double x = *packed_.profile->At(rel) * gain;
+        const size_t segment = walk.Of(x);
+        s[j] +=
+            static_cast<float>(kLog2E * (base[segment] + slope[segment] * x));
+      });
 }
 
 inline void Scorer::Cap(float* s, int64_t begin, int64_t end) const {
