@@ -96,7 +96,8 @@ void Attend(const CallSizes& s, const Tensor& q, const Tensor& k,
     return;
   }
   const kernels::Call call(q, k, v, terms, options);
-  if (kernels::FewRows(s, terms)) {
+  if (kernels::FewRows(s, terms) ||
+      (s.k_len > 0 && kernels::TablesByPair(terms))) {
     kernels::Decode(call, result.out, lse, threads);
   } else {
     kernels::Forward(call, result.out, lse, threads);
@@ -130,6 +131,11 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const AttentionOptions& options) {
   const kernels::Call call(q, k, v, terms, options);
   CheckTypes(q, k, v);
+  if (kernels::TablesByPair(terms)) {
+    Fail(
+        "there is no backward pass through a table over a 2-D window or with a "
+        "token apart; a bias may have both");
+  }
   const CallSizes& s = call.sizes;
   const std::vector<int64_t> out_shape = {s.batch, s.q_heads, s.q_len,
                                           s.value_dim};

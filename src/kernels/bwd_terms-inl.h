@@ -38,6 +38,7 @@ class TermBackward {
                   const float* ds);
   void AddNearKeys(Interval any);
   void AddBias(const Block& block, int64_t r, Interval keys, const float* ds);
+  void AddByRuns(const Block& block, int64_t r, Interval keys, const float* ds);
   void AddProfile(const Block& block, int64_t r, Interval keys,
                   const float* ds);
   void SumDiagonals(const Block& block, int64_t i, int64_t tile, int64_t keys);
@@ -156,6 +157,11 @@ inline void TermBackward::BeginQueries() {
       }
     }
   }
+  if (!g_.special.empty()) {
+    const int64_t size = packed_.bias->map.width() + 2 * kRelPad;
+    t_.rel_sum.Resize(size);
+    std::fill_n(t_.rel_sum.data(), size, 0.0F);
+  }
   const Tokens& keys = call_.Keys(t_.b);
   const Interval any = t_.Any();
   if (any.begin >= any.end) return;
@@ -236,6 +242,8 @@ inline void TermBackward::AddRow(const Block& block, int64_t i, int64_t r,
   if (!want_ || !call_.terms.bias || (bias_by_rel_ && straight_)) return;
   if (g_.profile) {
     AddProfile(block, r, keys, ds);
+  } else if (!g_.special.empty()) {
+    AddByRuns(block, r, keys, ds);
   } else {
     AddBias(block, r, keys, ds);
   }
@@ -267,8 +275,41 @@ inline void TermBackward::AddDiagonal(const Block& block, int64_t r,
   to[width + kRelPad] += hn::GetLane(hn::SumOfLanes(kDF, high));
 }
 
-// Bias gradients key by key, in float64: for scattered positions, grids, tokens
-// apart and ramps over far positions.
+// A bias by two-dimensional offsets, or with a token apart.
+inline void TermBackward::AddByRuns(const Block& block, int64_t r,
+                                    Interval keys, const float* ds) {
+  const BucketMap& buckets = std::get<BiasTable>(*call_.terms.bias).buckets;
+  const auto& special = buckets.special;
+  const auto add = [&](int32_t bucket, int64_t j) {
+    g_.special[static_cast<size_t>(bucket)] += static_cast<double>(ds[j]);
+  };
+  if (special && block.position[r] == special->position) {
+    scorer_.ForRuns(
+        block, r, keys, buckets,
+        [&](int64_t j, int64_t count, int64_t /*rel*/) {
+          for (int64_t e = j; e < j + count; ++e) add(special->as_query, e);
+        },
+        [&](int64_t j) { add(special->as_both, j); });
+    return;
+  }
+  const RelMap& map = packed_.bias->map;
+  scorer_.ForRuns(
+      block, r, keys, buckets,
+      [&](int64_t j, int64_t count, int64_t rel) {
+        for (int64_t e = 0; e < count; e += kLanesI) {
+          const VF d = hn::IfThenElseZero(
+              hn::FirstN(kDF, static_cast<size_t>(count - e)),
+              hn::LoadU(kDF, ds + j + e));
+          float* to =
+              t_.rel_sum.data() + RelStart(rel + e, map.first, map.width());
+          hn::StoreU(hn::Add(hn::LoadU(kDF, to), d), kDF, to);
+        }
+      },
+      [&](int64_t j) { add(special->as_key, j); });
+}
+
+// Bias gradients key by key, in float64: for scattered positions and ramps over
+// far positions.
 inline void TermBackward::AddBias(const Block& block, int64_t r, Interval keys,
                                   const float* ds) {
   const Tokens& t = call_.Keys(t_.b);
@@ -283,9 +324,6 @@ inline void TermBackward::AddBias(const Block& block, int64_t r, Interval keys,
       const int64_t e =
           std::clamp<int64_t>(n - m - map.first, 0, map.width() - 1);
       g_.bias[static_cast<size_t>(e)] += d;
-    } else if (!g_.special.empty()) {
-      const BucketMap& map = std::get<BiasTable>(*call_.terms.bias).buckets;
-      g_.special[static_cast<size_t>(map(m, n))] += d;
     } else {
       (n < m ? g_.past : g_.future) -= d * std::abs(static_cast<double>(m - n));
     }
@@ -398,6 +436,14 @@ inline void TermBackward::EndQueries() {
           std::clamp<int64_t>(sum_first_ + n - map.first, 0, map.width() - 1);
       g_.bias[static_cast<size_t>(e)] +=
           static_cast<double>(t_.rel_sum.data()[n]);
+    }
+  }
+  if (!g_.special.empty()) {
+    const RelMap& map = packed_.bias->map;
+    fold(t_.rel_sum.data(), map.width());
+    for (int64_t e = 0; e < map.width(); ++e) {
+      g_.special[static_cast<size_t>(map.bucket[static_cast<size_t>(e)])] +=
+          static_cast<double>(t_.rel_sum.data()[kRelPad + e]);
     }
   }
   straight_ = false;

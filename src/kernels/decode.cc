@@ -19,6 +19,14 @@ bool FewRows(const CallSizes& s, const Terms& terms) {
          s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32);
 }
 
+bool TablesByPair(const Terms& terms) {
+  const auto by_pair = [](const std::optional<BucketTable>& table) {
+    return table && (table->buckets.grid || table->buckets.special);
+  };
+  return by_pair(terms.q_table) || by_pair(terms.k_table) ||
+         by_pair(terms.v_table);
+}
+
 void Decode(const Call& call, Tensor& out, float* lse, int threads,
             bool keys_rotated) {
   HWY_DYNAMIC_DISPATCH(DecodeF32)(call, out, lse, threads, keys_rotated);

@@ -11,6 +11,10 @@ namespace locus::kernels {
 // tables row by row, which pays for fewer.
 bool FewRows(const CallSizes& sizes, const Terms& terms);
 
+// Whether a table has buckets that the offset alone does not tell: those of a
+// 2-D window, or with a token apart. Only Decode takes them, however many rows.
+bool TablesByPair(const Terms& terms);
+
 // The same results as Forward, for calls with few rows (queries times heads of
 // a group): keys and values are not packed but read once, where they lie, and
 // the work is split over keys. q, k and v may differ in type; out [B, Hq, Lq,

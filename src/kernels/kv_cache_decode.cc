@@ -100,7 +100,8 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
   float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
   const bool rotated = Stored().has_value();
   const int threads = kernels::ThreadsFor(s, options.threads);
-  if (kernels::FewRows(s, terms) || (rotated && terms.q_table)) {
+  if (kernels::FewRows(s, terms) || kernels::TablesByPair(terms) ||
+      (rotated && terms.q_table)) {
     kernels::Decode(call, result.out, lse, threads, rotated);
   } else if (!rotated) {
     kernels::Forward(call, result.out, lse, threads);

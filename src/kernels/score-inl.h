@@ -117,6 +117,29 @@ class Scorer {
     }
   }
 
+  // Calls along(j, count, rel) for what row r sees of each run, where rel is
+  // taken on the grid of the bias's map, and apart(j) for its special token.
+  // Rows of a grid and a token apart are runs of their own.
+  template <typename Along, typename Apart>
+  void ForRuns(const Block& block, int64_t r, Interval keys,
+               const BucketMap& map, const Along& along,
+               const Apart& apart) const {
+    const Tokens& t = call_.Keys(block.b);
+    const int64_t end = std::min(keys.end, block.sees[r].end);
+    const int64_t m = map.Respace(block.position[r]);
+    int64_t j = std::max(keys.begin, block.sees[r].begin);
+    for (size_t run = t.RunOf(j); j < end; ++run) {
+      const int64_t n = t.position[static_cast<size_t>(j)];
+      const int64_t stop = std::min(end, t.runs[run].first + t.runs[run].count);
+      if (map.special && map.special->position == n) {
+        apart(j);
+      } else {
+        along(j, stop - j, map.Respace(n) - m);
+      }
+      j = stop;
+    }
+  }
+
   // Walks the keys of a row through a table [buckets][cols] by bucket and key:
   // same(j, end, bucket) for whole vectors of one bucket, mixed(j, at) for a
   // vector whose lanes lie at table[at], one(j, at) for single keys.
@@ -185,6 +208,7 @@ class Scorer {
   void AddKeyTable(const Block& block, int64_t r, Interval keys,
                    float* s) const;
   void AddBias(const Block& block, int64_t r, Interval keys, float* s) const;
+  void AddByRuns(const Block& block, int64_t r, Interval keys, float* s) const;
   void AddProfile(const Block& block, int64_t r, Interval keys, float* s) const;
   void Cap(float* s, int64_t begin, int64_t end) const;
 

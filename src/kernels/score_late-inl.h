@@ -112,11 +112,42 @@ inline void Scorer::AddBias(const Block& block, int64_t r, Interval keys,
     }
     return;
   }
-  // Two-dimensional or with a token apart: key by key.
-  for (int64_t j = begin; j < end; ++j) {
-    const int64_t n = t.position[static_cast<size_t>(j)];
-    s[j] += PackedBias::Value(*table_, h, table_->buckets(m, n));
+  AddByRuns(block, r, keys, s);
+}
+
+// A bias by two-dimensional offsets, or with a token apart.
+inline void Scorer::AddByRuns(const Block& block, int64_t r, Interval keys,
+                              float* s) const {
+  const BucketMap& buckets = table_->buckets;
+  const auto& special = buckets.special;
+  const auto value = [&](int32_t bucket) {
+    return PackedBias::Value(*table_, block.h, bucket);
+  };
+  if (special && block.position[r] == special->position) {
+    const float from_it = value(special->as_query);
+    ForRuns(
+        block, r, keys, buckets,
+        [&](int64_t j, int64_t count, int64_t /*rel*/) {
+          for (int64_t e = j; e < j + count; ++e) s[e] += from_it;
+        },
+        [&](int64_t j) { s[j] += value(special->as_both); });
+    return;
   }
+  const RelMap& map = packed_.bias->map;
+  const float* row = packed_.bias->Row(block.h);
+  ForRuns(
+      block, r, keys, buckets,
+      [&](int64_t j, int64_t count, int64_t rel) {
+        for (int64_t e = 0; e < count; e += kLanesI) {
+          const VF add =
+              hn::LoadU(kDF, row + RelStart(rel + e, map.first, map.width()));
+          float* to = s + j + e;
+          hn::BlendedStore(hn::Add(hn::LoadU(kDF, to), add),
+                           hn::FirstN(kDF, static_cast<size_t>(count - e)), kDF,
+                           to);
+        }
+      },
+      [&](int64_t j) { s[j] += value(special->as_key); });
 }
 
 inline void Scorer::AddProfile(const Block& block, int64_t r, Interval keys,
