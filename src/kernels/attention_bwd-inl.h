@@ -42,6 +42,11 @@ class BackwardTask {
   void LoadQueries(int64_t first, int64_t count, Interval span);
   void ScoreBlock(int64_t n, int64_t tile, int64_t keys);
   void AddProducts(int64_t tile, int64_t keys);
+  void AddToQueries(int64_t tile, int64_t keys);
+  void AddToKeys(int64_t tile, int64_t keys);
+  // For each pair of a query i and a key j of the tile that it sees.
+  template <typename F>
+  void ForSeen(int64_t tile, int64_t keys, const F& f) const;
   void StoreQueries(bool add);
 
   const BackwardPacked& bp_;
@@ -184,6 +189,7 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
   }
   const Tokens& tokens = call_.Queries(t_.b);
   t_.d_block.Resize(kRowsI * s.value_dim);
+  t_.finite = true;
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     Block& block = t_.blocks[static_cast<size_t>(n)];
     const int64_t row = n * kRowsI;
@@ -208,6 +214,8 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
       } else {
         std::fill_n(d_row, s.value_dim, 0.0F);
       }
+      t_.finite &= Finite(scorer_.DotRow(r), packed_.depth) &&
+                   Finite(d_row, s.value_dim);
       const auto write = [&](const float* from, int64_t width,
                              FloatBuffer& to) {
         WritePanels(from, width, kBwdQueries, to.data() + i * kColsI);
@@ -282,8 +290,40 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   }
 }
 
-// The products of a tile: dq += ds k, dk += ds^T q, dv += p^T do.
+// The products of a tile: dq += ds k, dk += ds^T q, dv += p^T do. 0 * inf is
+// NaN: where an operand is not finite, only pairs that see each other meet.
 inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
+  if (bp_.KeysFinite(t_.b, t_.h)) {
+    AddToQueries(tile, keys);
+  } else {
+    const InPanels k = bp_.KeyRows(t_.b, t_.h);
+    ForSeen(tile, keys, [&](int64_t i, int64_t j) {
+      AddPanelRow(t_.Ds(i)[j - tile], k, j,
+                  t_.d_q.data() + i * bp_.depth_stride, bp_.depth_stride);
+    });
+  }
+  if (t_.finite) {
+    AddToKeys(tile, keys);
+  } else {
+    ForSeen(tile, keys, [&](int64_t i, int64_t j) {
+      AddPanelRow(t_.Ds(i)[j - tile], t_.Q(), i,
+                  g_.keys.data() + j * bp_.depth_stride, bp_.depth_stride);
+      AddPanelRow(t_.P(i)[j - tile], t_.DOut(), i,
+                  g_.values.data() + j * bp_.value_pad, bp_.value_pad);
+    });
+  }
+}
+
+template <typename F>
+void BackwardTask::ForSeen(int64_t tile, int64_t keys, const F& f) const {
+  for (int64_t i = 0; i < t_.count; ++i) {
+    const Block& block = t_.blocks[static_cast<size_t>(i / kRowsI)];
+    const Interval seen = Within(block.sees[i % kRowsI], {tile, tile + keys});
+    for (int64_t j = seen.begin; j < seen.end; ++j) f(i, j);
+  }
+}
+
+inline void BackwardTask::AddToQueries(int64_t tile, int64_t keys) {
   const InPanels k = bp_.KeyRows(t_.b, t_.h);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     const Block& block = t_.blocks[static_cast<size_t>(n)];
@@ -295,6 +335,9 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
                t_.d_q.data() + n * kRowsI * bp_.depth_stride, bp_.depth_stride,
                bp_.depth_stride);
   }
+}
+
+inline void BackwardTask::AddToKeys(int64_t tile, int64_t keys) {
   for (int64_t j = 0; j < keys; j += kRowsI) {
     // The queries of the tile that see any of these kRows keys.
     int64_t from = t_.n_blocks, to = 0;

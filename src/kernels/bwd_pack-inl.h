@@ -70,6 +70,9 @@ struct BackwardPacked : BackwardTables {
         key_rows.data() + packed.KeyIndex(b, h) * packed.cols * depth_stride,
         packed.cols};
   }
+  bool KeysFinite(int64_t b, int64_t h) const {
+    return keys_finite[static_cast<size_t>(packed.KeyIndex(b, h))] != 0;
+  }
   const float* ValuePanels(int64_t b, int64_t h) const {
     return value_panels.data() +
            packed.Unit(b, h) * packed.cols * packed.call.sizes.value_dim;
@@ -78,6 +81,7 @@ struct BackwardPacked : BackwardTables {
   Packed packed;
   FloatBuffer key_rows;      // [copies][depth padded / kCols][cols][kCols]
   FloatBuffer value_panels;  // [units][cols / kCols][Dv][kCols]
+  std::vector<uint8_t> keys_finite;  // [copies]: whether all keys are
 
  private:
   void PackKeyRows(int64_t copy);
@@ -124,11 +128,14 @@ inline void BackwardPacked::PackKeyRows(int64_t copy) {
   float* to = key_rows.data() + copy * packed.cols * depth_stride;
   const int64_t present = packed.call.Keys(b).size();
   FourRows scratch(packed.depth);
+  bool finite = true;
   for (int64_t j = 0; j < packed.cols; ++j) {
     const float* row = j < present ? packed.KeyRow(b, h, j, scratch.Next())
                                    : scratch.Nothing();
+    finite &= Finite(row, packed.depth);
     WritePanels(row, packed.depth, packed.cols, to + j * kColsI);
   }
+  keys_finite[static_cast<size_t>(copy)] = finite;
 }
 
 inline void BackwardPacked::Pack(int64_t first, int64_t count) {
@@ -137,6 +144,7 @@ inline void BackwardPacked::Pack(int64_t first, int64_t count) {
   const CallSizes& s = call.sizes;
   const int64_t copies = count * packed.key_copies;
   key_rows.Resize(copies * packed.cols * depth_stride);
+  keys_finite.assign(static_cast<size_t>(copies), 1);
   value_panels.Resize(count * packed.cols * s.value_dim);
   // Keys and values of a unit are tasks of their own.
   ParallelFor(copies + count, packed.threads, [&](int64_t task) {
@@ -161,6 +169,14 @@ HWY_INLINE void AddProduct(const float* a, int64_t ak, Stride ar,
     Product(a, static_cast<size_t>(ak), ar, b.Panel(col),
             static_cast<size_t>(b.Step()), static_cast<size_t>(depth),
             AddTo{c + col, static_cast<size_t>(ldc)});
+  }
+}
+
+// c[0 .. width) += w B[row] over whole panels.
+inline void AddPanelRow(float w, const InPanels& b, int64_t row, float* c,
+                        int64_t width) {
+  for (int64_t col = 0; col < width; col += kColsI) {
+    AddScaled(w, b.From(row).Panel(col), kColsI, c + col);
   }
 }
 

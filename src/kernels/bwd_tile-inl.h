@@ -31,6 +31,7 @@ struct BackwardTile {
   int64_t b = 0, h = 0;
   int64_t first = 0, count = 0;  // queries, in sorted order
   int64_t n_blocks = 0;          // of kRows queries
+  bool finite = true;            // q and do are, of all queries
   std::vector<Block> blocks;
   std::vector<float> lse;    // of each row, times log2(e)
   std::vector<float> delta;  // do.o of each row

@@ -288,6 +288,18 @@ inline void AddScaled(float w, const float* x, int64_t count, float* y) {
   for (; d < count; ++d) y[d] += w * x[d];
 }
 
+// Whether all of them are finite numbers.
+inline bool Finite(const float* x, int64_t count) {
+  VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    sum = hn::MulAdd(hn::LoadU(kDF, x + d), hn::Zero(kDF), sum);
+  }
+  float rest = hn::GetLane(hn::SumOfLanes(kDF, sum));
+  for (; d < count; ++d) rest += x[d] * 0.0F;
+  return rest == 0.0F;
+}
+
 // 2^f for f in [-0.5, 0.5]: minimax of degree 6, relative error 2e-9 before and
 // 8e-8 after rounding the steps to float32. Degree 5 would be 2e-7.
 HWY_INLINE VF Exp2Fraction(VF f) {

@@ -229,6 +229,50 @@ TEST(FusedAttentionTest, NotANumberStaysInItsRow) {
   }
 }
 
+// Gradients of a query that is not a number are none, and so are those of what
+// it sees. Nothing else is touched.
+TEST(FusedAttentionTest, NotANumberGoesBackToWhatIsSeen) {
+  constexpr int64_t kLength = 300, kBad = 100, kDim = 24;
+  enum Which { kQuery, kKey, kValue, kGrad };
+  for (Which which : {kQuery, kKey, kValue, kGrad}) {
+    for (float bad : {NAN, INFINITY}) {
+      SCOPED_TRACE(::testing::Message() << which << ", " << bad);
+      Tensor x[4];
+      for (int n = 0; n < 4; ++n) {
+        x[n] = Tensor::From({1, 1, kLength, kDim},
+                            RandomTensor({kLength, kDim}, 1 + n).ToVector())
+                   .To(DType::kF32);
+      }
+      x[which].MutableData<float>()[kBad * kDim + 3] = bad;
+      AttentionOptions options;
+      options.causal = true;
+      options.window = Window{.left = 40, .right = 0};
+      options.return_lse = true;
+      const AttentionResult forward =
+          Attention(x[0], x[1], x[2], Terms(), options);
+      const AttentionGrads grads =
+          AttentionBackward(x[3], x[0], x[1], x[2], forward, Terms(), options);
+      const auto finite = [](const Tensor& t, int64_t i) {
+        for (int64_t d = 0; d < kDim; ++d) {
+          if (!std::isfinite(t.At(0, 0, i, d))) return false;
+        }
+        return true;
+      };
+      // Queries that meet the bad token, and keys that those meet.
+      const bool is_query = which == kQuery || which == kGrad;
+      const int64_t q_end = is_query ? kBad + 1 : kBad + 41;
+      EXPECT_FALSE(finite(grads.d_q, kBad));
+      EXPECT_FALSE(finite(grads.d_v, kBad) && finite(grads.d_k, kBad));
+      for (int64_t i = 0; i < kLength; ++i) {
+        EXPECT_TRUE(finite(grads.d_q, i) || (i >= kBad && i < q_end)) << i;
+        if (i >= kBad - 40 && i < q_end) continue;
+        EXPECT_TRUE(finite(grads.d_k, i)) << i;
+        EXPECT_TRUE(finite(grads.d_v, i)) << i;
+      }
+    }
+  }
+}
+
 TEST(FusedAttentionTest, HugeLogitsDoNotOverflow) {
   const Tensor q = RandomTensor({1, 1, 30, 8}, 1).To(DType::kF32);
   const Tensor k = RandomTensor({1, 1, 30, 8}, 2).To(DType::kF32);
