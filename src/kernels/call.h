@@ -172,6 +172,9 @@ struct RelMap {
   std::vector<int32_t> bucket;
   std::vector<int64_t> same_until;  // the next entry of another bucket
 
+  bool operator==(const RelMap& other) const {
+    return first == other.first && bucket == other.bucket;
+  }
   int64_t width() const { return static_cast<int64_t>(bucket.size()); }
   int32_t Bucket(int64_t rel) const {
     const int64_t e = std::clamp<int64_t>(rel - first, 0, width() - 1);

@@ -36,9 +36,7 @@ class PairRows {
     const Terms& terms = packed.call.terms;
     if (!terms.k_table || packed.fold_key_row || terms.bias) return false;
     if (terms.scale.beta != 0.0) return false;
-    return !terms.q_table ||
-           (packed.q_table->map.first == packed.k_map.first &&
-            packed.q_table->map.bucket == packed.k_map.bucket);
+    return !terms.q_table || packed.q_table->map == packed.k_map;
   }
 
   void BeginHead(const Packed& packed, int64_t b, int64_t h,

@@ -1,0 +1,103 @@
+// Cosines and sines of a call's tokens, and rows turned by them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/fail.h"
+#include "core/threads.h"
+#include "kernels/call.h"
+#include "kernels/cos_sin.h"
+
+namespace locus::kernels {
+
+int64_t DecayOrigin(const Rotation& rotation, const Shape& shape) {
+  const int64_t lo = shape.MinPosition(), hi = shape.MaxPosition();
+  double steepest = 0.0;
+  for (double d : rotation.log_decay) {
+    steepest = std::max(steepest, std::abs(d));
+  }
+  // exp(80) = 5e34: a product of two such gains with ordinary q and k stays
+  // finite, and what underflows is below 1e-30 of the score.
+  if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
+    Fail(
+        "a decaying rotation covers at most {:.0f} positions in float32, "
+        "got {} .. {}",
+        160.0 / steepest, lo, hi);
+  }
+  return lo + (hi - lo) / 2;
+}
+
+RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,
+                             double sign, int64_t origin, int threads) {
+  const int64_t pairs = r.NumPairs();
+  const int64_t count = tokens.size();
+  cos.resize(static_cast<size_t>(count * pairs));
+  sin.resize(cos.size());
+  const CosSinRows rows(r, tokens.position, threads);
+  // The split depends on the lengths alone.
+  constexpr int64_t kTokensPerTask = 256;
+  ParallelFor(
+      (count + kTokensPerTask - 1) / kTokensPerTask, threads, [&](int64_t n) {
+        const int64_t first = n * kTokensPerTask;
+        const int64_t some = std::min(kTokensPerTask, count - first);
+        float* c = cos.data() + first * pairs;
+        float* s = sin.data() + first * pairs;
+        rows.Fill(
+            std::span(tokens.position)
+                .subspan(static_cast<size_t>(first), static_cast<size_t>(some)),
+            c, s);
+        if (r.log_decay.empty()) return;
+        for (int64_t i = 0; i < some; ++i) {
+          const double steps = static_cast<double>(
+              tokens.position[static_cast<size_t>(first + i)] - origin);
+          for (int64_t p = 0; p < pairs; ++p) {
+            const auto gain = static_cast<float>(
+                std::exp(sign * r.log_decay[static_cast<size_t>(p)] * steps));
+            c[i * pairs + p] *= gain;
+            s[i * pairs + p] *= gain;
+          }
+        }
+      });
+}
+
+namespace {
+
+template <bool kBack>
+void TurnRow(const Rotation& r, const RotationTable& table, int64_t i,
+             float* x) {
+  const int64_t pairs = r.NumPairs();
+  const float* cos = table.cos.data() + i * pairs;
+  const float* sin = table.sin.data() + i * pairs;
+  x += r.first_channel;
+  if (r.layout == PairLayout::kHalves) {
+    float* x0 = x;
+    float* x1 = x + pairs;
+    for (int64_t p = 0; p < pairs; ++p) {
+      const float s = kBack ? -sin[p] : sin[p];
+      const float a = x0[p], b = x1[p];
+      x0[p] = a * cos[p] - b * s;
+      x1[p] = a * s + b * cos[p];
+    }
+  } else {
+    for (int64_t p = 0; p < pairs; ++p) {
+      const float s = kBack ? -sin[p] : sin[p];
+      const float a = x[2 * p], b = x[2 * p + 1];
+      x[2 * p] = a * cos[p] - b * s;
+      x[2 * p + 1] = a * s + b * cos[p];
+    }
+  }
+}
+
+}  // namespace
+
+void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
+               float* x) {
+  TurnRow<false>(rotation, table, i, x);
+}
+
+void RotateRowBack(const Rotation& rotation, const RotationTable& table,
+                   int64_t i, float* x) {
+  TurnRow<true>(rotation, table, i, x);
+}
+
+}  // namespace locus::kernels
