@@ -2,7 +2,9 @@
 //
 // Tensors are x [B, H, L, D] with any strides ([B, L, H, D] memory is a
 // transposed view of it). f32, bf16 and f16 are rotated in float32 by SIMD
-// code, f64 in float64. Channels that do not rotate pass through unchanged.
+// code, f64 in float64. Channels that do not rotate pass through unchanged. A
+// result lies in memory as x does, tokens inside heads or heads inside tokens:
+// contiguous, or the transposed view of a contiguous [B, L, H, D].
 #ifndef LOCUS_ROTARY_H_
 #define LOCUS_ROTARY_H_
 

@@ -100,6 +100,16 @@ void CheckNoOverlap(const Tensor& x) {
 
 // ----------------------------------------------------------------- execution
 
+// A result like x, in memory of the same order: tokens inside heads, or heads
+// inside tokens. Each is then read and written in one stretch.
+Tensor EmptyLike(const Tensor& x) {
+  const bool heads_inside =
+      x.size(1) > 1 && std::abs(x.strides()[1]) < std::abs(x.strides()[2]);
+  if (!heads_inside) return Tensor::Empty(x.dtype(), x.shape());
+  return Tensor::Empty(x.dtype(), {x.size(0), x.size(2), x.size(1), x.size(3)})
+      .Transposed(1, 2);
+}
+
 // Which channels of x rotate.
 struct Place {
   PairLayout layout;
@@ -191,7 +201,7 @@ Turn TurnOf(bool inverse) { return inverse ? Turn::kInverse : Turn::kForward; }
 Tensor Rotate(const Tensor& x, const Rotation& rotation,
               std::span<const int64_t> positions, bool inverse, int threads) {
   CheckRank(x);
-  Tensor out = Tensor::Empty(x.dtype(), x.shape());
+  Tensor out = EmptyLike(x);
   RunRotation(x, out, rotation, positions, TurnOf(inverse), threads);
   return out;
 }
@@ -207,7 +217,7 @@ void RotateInPlace(Tensor& x, const Rotation& rotation,
 Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
                       std::span<const int64_t> positions, int threads) {
   CheckRank(d_out);
-  Tensor d_x = Tensor::Empty(d_out.dtype(), d_out.shape());
+  Tensor d_x = EmptyLike(d_out);
   RunRotation(d_out, d_x, rotation, positions, Turn::kTranspose, threads);
   return d_x;
 }
@@ -217,7 +227,7 @@ Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
 Tensor Rotate(const Tensor& x, const RotaryTable& table,
               const RotateOptions& options) {
   CheckRank(x);
-  Tensor out = Tensor::Empty(x.dtype(), x.shape());
+  Tensor out = EmptyLike(x);
   RunTable(x, out, table, options, TurnOf(options.inverse));
   return out;
 }
@@ -233,7 +243,7 @@ Tensor RotateBackward(const Tensor& d_out, const RotaryTable& table,
                       const RotateOptions& options) {
   CheckRank(d_out);
   if (options.inverse) Fail("RotateBackward is of Rotate, not of its inverse");
-  Tensor d_x = Tensor::Empty(d_out.dtype(), d_out.shape());
+  Tensor d_x = EmptyLike(d_out);
   RunTable(d_out, d_x, table, options, Turn::kTranspose);
   return d_x;
 }
@@ -257,7 +267,7 @@ Tensor RotateWith(const Tensor& x, const Tensor& cos, const Tensor& sin,
       .layout = layout, .first_channel = 0, .pairs = rotary_dim / 2};
   const TableSource source(cos, sin, place.pairs, layout);
   for (int64_t id : ids) source.CheckTwins(id);
-  Tensor out = Tensor::Empty(x.dtype(), x.shape());
+  Tensor out = EmptyLike(x);
   Run(x, out, place, source, ids, TurnOf(options.inverse), options.threads);
   return out;
 }

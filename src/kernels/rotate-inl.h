@@ -40,6 +40,17 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> v, uint16_t* y) {
   Narrow<kType>(d, v, y);
 }
 
+// A place to store around the caches: whole vectors, on their own boundaries.
+// What is written so is there for other threads after hwy::FlushStream.
+struct Around {
+  Around operator+(int64_t n) const { return {to + n}; }
+  float* to;
+};
+template <DType kType, class D>
+HWY_INLINE void StoreAs(D d, hn::Vec<D> v, Around y) {
+  hn::Stream(v, d, y.to);
+}
+
 // Pairs a, b, a, b ... taken apart and put together again.
 template <DType kType, class D>
 HWY_INLINE void LoadPairsAs(D d, const float* x, hn::Vec<D>& a, hn::Vec<D>& b) {
@@ -64,6 +75,14 @@ HWY_INLINE void StorePairsAs(D d, hn::Vec<D> a, hn::Vec<D> b, uint16_t* y) {
   NarrowParts(d, a, b, y);
 }
 
+template <DType kType, class D>
+HWY_INLINE void StorePairsAs(D d, hn::Vec<D> a, hn::Vec<D> b, Around y) {
+  HWY_ALIGN float both[2 * HWY_LANES(float)];
+  hn::StoreInterleaved2(a, b, d, both);
+  hn::Stream(hn::Load(d, both), d, y.to);
+  hn::Stream(hn::Load(d, both + hn::Lanes(d)), d, y.to + hn::Lanes(d));
+}
+
 // A vector of pairs, turned by cos and sin [pairs].
 template <bool kBack, class D>
 HWY_INLINE void TurnVectors(D d, const float* cos, const float* sin,
@@ -82,10 +101,10 @@ HWY_INLINE void TurnVectors(D d, const float* cos, const float* sin,
 // multiply-add. x and y may be the same row.
 
 // Channels a at x, b at x + pairs.
-template <DType kType, bool kBack, class D, typename T>
+template <DType kType, bool kBack, class D, typename T, typename To>
 HWY_INLINE int64_t HalvesSpan(D d, const T* x, const float* cos,
                               const float* sin, int64_t p, int64_t pairs,
-                              T* y) {
+                              To y) {
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
   for (; p + step <= pairs; p += step) {
     auto a = LoadAs<kType>(d, x + p);
@@ -117,10 +136,10 @@ HWY_INLINE int64_t HalvesPartsSpan(D d, const uint16_t* x, const float* cos,
 }
 
 // Channels a, b, a, b ... of floats or bf16.
-template <DType kType, bool kBack, class D, typename T>
+template <DType kType, bool kBack, class D, typename T, typename To>
 HWY_INLINE int64_t InterleavedSpan(D d, const T* x, const float* cos,
                                    const float* sin, int64_t p, int64_t pairs,
-                                   T* y) {
+                                   To y) {
   const int64_t step = static_cast<int64_t>(hn::Lanes(d));
   for (; p + step <= pairs; p += step) {
     hn::Vec<D> a, b;
@@ -161,9 +180,9 @@ HWY_INLINE void SwapPair(const T* x, const float* cos, const float* sin, T* y) {
   StoreAs<kType>(d, hn::MulAdd(a, hn::LoadU(d, sin + 1), bc), y + 1);
 }
 
-template <DType kType, bool kBack, typename T>
+template <DType kType, bool kBack, typename T, typename To>
 HWY_INLINE void TurnHalves(const T* x, const float* cos, const float* sin,
-                           int64_t first, int64_t pairs, T* y) {
+                           int64_t first, int64_t pairs, To y) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;
@@ -179,9 +198,9 @@ HWY_INLINE void TurnHalvesParts(const uint16_t* x, const float* cos,
   TurnHalves<DType::kBF16, /*kBack=*/false>(x, cos, sin, p, pairs, y);
 }
 
-template <DType kType, bool kBack, typename T>
+template <DType kType, bool kBack, typename T, typename To>
 HWY_INLINE void TurnInterleaved(const T* x, const float* cos, const float* sin,
-                                int64_t pairs, T* y) {
+                                int64_t pairs, To y) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;

@@ -63,6 +63,13 @@ constexpr TableForm FormOf(DType dtype, PairLayout layout) {
   }
   return halves ? TableForm::kPlain : TableForm::kSwapped;
 }
+// The same where tables are too long for the first level of cache: no longer
+// than they must be. Swapped f16 has no such form.
+constexpr TableForm LongFormOf(DType dtype, PairLayout layout) {
+  const TableForm form = FormOf(dtype, layout);
+  return form == TableForm::kSwapped && dtype == DType::kF32 ? TableForm::kPlain
+                                                             : form;
+}
 
 // Copies channels [begin, end) of a row.
 template <typename T>
@@ -88,9 +95,11 @@ HWY_INLINE void PrefetchRow(const T* row, int64_t count) {
   for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(from + at);
 }
 
-// The tokens of a block in every head, by tables of FormOf. The rows [rows,
+// The tokens of a block in its heads, by tables of kForm. The rows [rows,
 // pairs] of the block after it, if any, are asked for on the way.
-template <DType kType, PairLayout kLayout>
+// kAround: results are stored around the caches, see StoresAround.
+template <DType kType, PairLayout kLayout, TableForm kForm,
+          bool kAround = false>
 void RotateTokens(const RotateCall& call, const RotateBlock& block,
                   const float* cos, const float* sin,
                   const RotateTables& after) {
@@ -98,6 +107,7 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   const int64_t pairs = call.pairs, count = 2 * pairs;
   const int64_t first = call.first_channel, dim = call.dim;
   const int64_t tokens = block.end - block.begin;
+  const int64_t heads = block.end_head - block.first_head;
   const int64_t x_step = call.from_stride[3], y_step = call.to_stride[3];
   const bool dense = x_step == 1 && y_step == 1;
   std::vector<T> packed(dense ? 0 : static_cast<size_t>(count));
@@ -105,17 +115,22 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   const bool heads_inside =
       std::abs(call.to_stride[1]) < std::abs(call.to_stride[2]);
   const size_t in = heads_inside ? 1 : 2, out = heads_inside ? 2 : 1;
-  const int64_t inner = heads_inside ? call.heads : tokens;
-  const int64_t outer = heads_inside ? tokens : call.heads;
+  const int64_t inner = heads_inside ? heads : tokens;
+  const int64_t outer = heads_inside ? tokens : heads;
   const int64_t rows_ahead = std::min(kRowsAhead, inner);
-  constexpr TableForm kForm = FormOf(kType, kLayout);
   const int64_t row = kForm == TableForm::kSwapped ? count : pairs;
   const int64_t t_in = heads_inside ? 0 : row, t_out = heads_inside ? row : 0;
   const int64_t x_in = call.from_stride[in], x_out = call.from_stride[out];
   const int64_t y_in = call.to_stride[in], y_out = call.to_stride[out];
   const auto turn = [pairs](const T* x, const float* c, const float* s,
                             T* y) HWY_ATTR {
-    if constexpr (kForm == TableForm::kParts) {
+    if constexpr (kAround) {
+      if constexpr (kLayout == PairLayout::kHalves) {
+        TurnHalves<kType, /*kBack=*/false>(x, c, s, 0, pairs, Around{y});
+      } else {
+        TurnInterleaved<kType, /*kBack=*/false>(x, c, s, pairs, Around{y});
+      }
+    } else if constexpr (kForm == TableForm::kParts) {
       TurnHalvesParts(x, c, s, pairs, y);
     } else if constexpr (kForm == TableForm::kSwapped) {
       TurnSwapped<kType>(x, c, s, pairs, y);
@@ -128,8 +143,10 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   for (int64_t b = block.first_batch; b < block.end_batch; ++b) {
     for (int64_t o = 0; o < outer; ++o) {
       const T* x = static_cast<const T*>(call.from) + b * call.from_stride[0] +
+                   block.first_head * call.from_stride[1] +
                    block.begin * call.from_stride[2] + o * x_out;
       T* y = static_cast<T*>(call.to) + b * call.to_stride[0] +
+             block.first_head * call.to_stride[1] +
              block.begin * call.to_stride[2] + o * y_out;
       const float* c = cos + o * t_out;
       const float* s = sin + o * t_out;
@@ -163,52 +180,101 @@ void RotateTokens(const RotateCall& call, const RotateBlock& block,
   }
 }
 
-template <DType kType, PairLayout kLayout>
-void RotateTyped(const RotateCall& call, const RotateBlock& block,
-                 const RotateTables& tables, const RotateTables& after,
-                 float* scratch) {
-  constexpr TableForm kForm = FormOf(kType, kLayout);
-  const int64_t rows = block.end - block.begin;
-  const float* cos = tables.cos;
-  const float* sin = tables.sin;
-  if constexpr (kForm != TableForm::kPlain) {
-    float* cos2 = scratch;
-    float* sin2 = scratch + 2 * rows * call.pairs;
-    if constexpr (kForm == TableForm::kParts) {
-      MakePartTables(cos, sin, rows, call.pairs, cos2, sin2);
+// Calls f.operator()<type, layout>() with those of the call.
+template <typename F>
+void WithTypeAndLayout(const RotateCall& call, const F& f) {
+  const auto with = [&]<DType kType>() {
+    if (call.layout == PairLayout::kHalves) {
+      f.template operator()<kType, PairLayout::kHalves>();
     } else {
-      MakeSwapTables(cos, sin, rows * call.pairs, cos2, sin2);
+      f.template operator()<kType, PairLayout::kInterleaved>();
     }
-    cos = cos2;
-    sin = sin2;
+  };
+  switch (call.dtype) {
+    case DType::kBF16:
+      return with.template operator()<DType::kBF16>();
+    case DType::kF16:
+      return with.template operator()<DType::kF16>();
+    default:
+      return with.template operator()<DType::kF32>();
   }
-  RotateTokens<kType, kLayout>(call, block, cos, sin, after);
 }
 
-template <DType kType>
-void RotateAs(const RotateCall& call, const RotateBlock& block,
-              const RotateTables& tables, const RotateTables& after,
-              float* scratch) {
-  if (call.layout == PairLayout::kHalves) {
-    RotateTyped<kType, PairLayout::kHalves>(call, block, tables, after,
-                                            scratch);
-  } else {
-    RotateTyped<kType, PairLayout::kInterleaved>(call, block, tables, after,
-                                                 scratch);
-  }
+// A result that no cache holds until it is read need not pass through one: each
+// line of it would first be read. True for large arrays of floats of which
+// whole vectors rotate.
+bool StoresAround(const RotateCall& call) {
+  constexpr int64_t kLargeFloats = int64_t{2} << 20;  // 8 MiB
+  constexpr int64_t kLanes = HWY_LANES(float);
+  const auto& stride = call.to_stride;
+  return call.dtype == DType::kF32 && call.from != call.to &&
+         call.batch * call.heads * call.length * call.dim >= kLargeFloats &&
+         2 * call.pairs == call.dim && call.pairs % kLanes == 0 &&
+         stride[0] % kLanes == 0 && stride[1] % kLanes == 0 &&
+         stride[2] % kLanes == 0 && stride[3] == 1 &&
+         call.from_stride[3] == 1 &&
+         reinterpret_cast<uintptr_t>(call.to) % (4 * kLanes) == 0;
+}
+
+// Rotates by tables as they are, and stores around the caches.
+template <PairLayout kLayout>
+void RotateAround(const RotateCall& call, const RotateBlock& block,
+                  const RotateTables& tables, const RotateTables& after) {
+  RotateTokens<DType::kF32, kLayout, TableForm::kPlain, /*kAround=*/true>(
+      call, block, tables.cos, tables.sin, after);
+  hwy::FlushStream();
 }
 
 // By tables [tokens, pairs], with scratch for four times as many floats.
 void RotateAny(const RotateCall& call, const RotateBlock& block,
                const RotateTables& tables, const RotateTables& after,
                float* scratch) {
-  switch (call.dtype) {
-    case DType::kBF16:
-      return RotateAs<DType::kBF16>(call, block, tables, after, scratch);
-    case DType::kF16:
-      return RotateAs<DType::kF16>(call, block, tables, after, scratch);
-    default:
-      return RotateAs<DType::kF32>(call, block, tables, after, scratch);
+  WithTypeAndLayout(call, [&]<DType kType, PairLayout kLayout>() {
+    constexpr TableForm kForm = FormOf(kType, kLayout);
+    if constexpr (kType == DType::kF32) {
+      if (StoresAround(call)) {
+        return RotateAround<kLayout>(call, block, tables, after);
+      }
+    }
+    const int64_t rows = block.end - block.begin;
+    const float* cos = tables.cos;
+    const float* sin = tables.sin;
+    if constexpr (kForm != TableForm::kPlain) {
+      float* cos2 = scratch;
+      float* sin2 = scratch + 2 * rows * call.pairs;
+      if constexpr (kForm == TableForm::kParts) {
+        MakePartTables(cos, sin, rows, call.pairs, cos2, sin2);
+      } else {
+        MakeSwapTables(cos, sin, rows * call.pairs, cos2, sin2);
+      }
+      cos = cos2;
+      sin = sin2;
+    }
+    RotateTokens<kType, kLayout, kForm>(call, block, cos, sin, after);
+  });
+}
+
+// By tables [tokens, pairs] that PrepareLong has been through.
+void RotateLong(const RotateCall& call, const RotateBlock& block,
+                const RotateTables& tables) {
+  WithTypeAndLayout(call, [&]<DType kType, PairLayout kLayout>() {
+    constexpr TableForm kForm = LongFormOf(kType, kLayout);
+    if constexpr (kType == DType::kF32) {
+      if (StoresAround(call)) {
+        return RotateAround<kLayout>(call, block, tables, /*after=*/{});
+      }
+    }
+    if constexpr (kForm != TableForm::kSwapped) {
+      RotateTokens<kType, kLayout, kForm>(call, block, tables.cos, tables.sin,
+                                          /*after=*/{});
+    }
+  });
+}
+
+// Rows [rows, pairs] in place as RotateLong wants them.
+void PrepareLong(const RotateCall& call, int64_t rows, float* cos, float* sin) {
+  if (LongFormOf(call.dtype, call.layout) == TableForm::kParts) {
+    MakePartTables(cos, sin, rows, call.pairs, cos, sin);
   }
 }
 
@@ -220,6 +286,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace locus {
 HWY_EXPORT(RotateAny);
+HWY_EXPORT(RotateLong);
+HWY_EXPORT(PrepareLong);
 
 namespace kernels {
 namespace {
@@ -326,14 +394,83 @@ constexpr int64_t kTaskTokens = 64;
 // Waking a thread takes about as long as rotating this many numbers.
 constexpr int64_t kFewNumbers = int64_t{64} << 10;
 
-}  // namespace
+// Heads that are long stretches of memory are walked one after another, each as
+// far as the tables of these many tokens reach: 1 MiB of cos and sin, which the
+// threads share and the second level of cache holds for the most part. Where
+// heads lie a power of two apart, a hop from head to head every 8 KiB halves
+// the speed of memory (Zen 4), and twice as long a stretch gains little.
+constexpr int64_t kLongFloats = int64_t{256} << 10;
 
-void RunRotate(const RotateCall& call, const CosSinSource& source,
-               std::span<const int64_t> ids, Turn turn, int threads) {
-  const int64_t tokens = call.batch * call.length;
-  if (tokens * call.heads * call.dim == 0) return;
-  threads = NumThreads(threads);
-  if (tokens * call.heads * call.pairs * 2 <= kFewNumbers) threads = 1;
+bool HeadsAreLong(const RotateCall& call) {
+  const bool swapped_f16 =
+      call.dtype == DType::kF16 && call.layout == PairLayout::kInterleaved;
+  return call.dtype != DType::kF64 && !swapped_f16 &&
+         std::abs(call.to_stride[1]) >= std::abs(call.to_stride[2]) &&
+         2 * call.length * call.pairs >= kLongFloats / 2;
+}
+
+// Sequences [first_batch, end_batch), which share `ids` [L].
+void RotateHeads(const RotateCall& call, const CosSinSource& source,
+                 std::span<const int64_t> ids, Turn turn, RotateBlock block,
+                 int threads) {
+  const int64_t pairs = call.pairs;
+  const int64_t step = std::max<int64_t>(kLongFloats / (2 * pairs), 1);
+  // Tables that must be made are made for a few steps at a time.
+  constexpr int64_t kStepsAtOnce = 8;
+  RotateTables given;
+  const bool direct =
+      turn == Turn::kForward &&
+      !(call.dtype == DType::kBF16 && call.layout == PairLayout::kHalves) &&
+      source.Direct(ids, &given.cos, &given.sin);
+  const int64_t most = direct ? call.length : kStepsAtOnce * step;
+  FloatBuffer buffer;
+  for (int64_t begin = 0; begin < call.length; begin += most) {
+    const int64_t tokens = std::min(most, call.length - begin);
+    RotateTables tables = given;  // all of them, if any
+    if (!direct) {
+      buffer.Resize(2 * tokens * pairs);
+      float* cos = buffer.data();
+      float* sin = cos + tokens * pairs;
+      const int64_t pieces = (tokens + kTaskTokens - 1) / kTaskTokens;
+      ParallelFor(pieces, threads, [&](int64_t piece) {
+        const int64_t at = piece * kTaskTokens;
+        const int64_t rows = std::min(kTaskTokens, tokens - at);
+        float* c = cos + at * pairs;
+        float* s = sin + at * pairs;
+        source.Floats(ids.subspan(static_cast<size_t>(begin + at),
+                                  static_cast<size_t>(rows)),
+                      c, s);
+        Apply(turn, rows * pairs, c, s);
+        HWY_DYNAMIC_DISPATCH(PrepareLong)(call, rows, c, s);
+      });
+      tables = {.cos = cos, .sin = sin};
+    }
+    // Several tasks a thread, so that they end together: heads apart rather
+    // than tokens.
+    const int64_t blocks = (tokens + step - 1) / step;
+    const int64_t batch = block.end_batch - block.first_batch;
+    const int64_t groups =
+        std::clamp<int64_t>(4 * threads / (blocks * batch), 1, call.heads);
+    const int64_t heads = (call.heads + groups - 1) / groups;
+    ParallelFor(blocks * batch * groups, threads, [&](int64_t task) {
+      RotateBlock part;
+      part.first_batch = block.first_batch + task / groups % batch;
+      part.end_batch = part.first_batch + 1;
+      part.first_head = std::min(task % groups * heads, call.heads);
+      part.end_head = std::min(part.first_head + heads, call.heads);
+      const int64_t first = task / (groups * batch) * step;
+      part.begin = begin + first;
+      part.end = std::min(part.begin + step, begin + tokens);
+      HWY_DYNAMIC_DISPATCH(RotateLong)
+      (call, part,
+       {.cos = tables.cos + first * pairs, .sin = tables.sin + first * pairs});
+    });
+  }
+}
+
+// Blocks of tokens, each in all heads.
+void RotateByToken(const RotateCall& call, const CosSinSource& source,
+                   std::span<const int64_t> ids, Turn turn, int threads) {
   // Sequences that share their positions share a block.
   const bool shared = static_cast<int64_t>(ids.size()) == call.length;
   const int64_t sequences = shared ? 1 : call.batch;
@@ -347,6 +484,7 @@ void RunRotate(const RotateCall& call, const CosSinSource& source,
     RotateBlock block;
     block.first_batch = task / blocks;
     block.end_batch = shared ? call.batch : block.first_batch + 1;
+    block.end_head = call.heads;
     block.begin = task % blocks * step;
     block.end = std::min(block.begin + step, call.length);
     const std::span<const int64_t> mine = ids.subspan(
@@ -358,6 +496,30 @@ void RunRotate(const RotateCall& call, const CosSinSource& source,
       RotateFloats(call, source, mine, turn, block);
     }
   });
+}
+
+}  // namespace
+
+void RunRotate(const RotateCall& call, const CosSinSource& source,
+               std::span<const int64_t> ids, Turn turn, int threads) {
+  const int64_t tokens = call.batch * call.length;
+  if (tokens * call.heads * call.dim == 0) return;
+  threads = NumThreads(threads);
+  if (tokens * call.heads * call.pairs * 2 <= kFewNumbers) threads = 1;
+  if (!HeadsAreLong(call)) {
+    RotateByToken(call, source, ids, turn, threads);
+    return;
+  }
+  const int64_t sequences =
+      static_cast<int64_t>(ids.size()) == call.length ? 1 : call.batch;
+  const int64_t batch = call.batch / sequences;
+  for (int64_t n = 0; n < sequences; ++n) {
+    RotateHeads(call, source,
+                ids.subspan(static_cast<size_t>(n * call.length),
+                            static_cast<size_t>(call.length)),
+                turn, {.first_batch = n * batch, .end_batch = (n + 1) * batch},
+                threads);
+  }
 }
 
 }  // namespace kernels

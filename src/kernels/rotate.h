@@ -24,9 +24,11 @@ struct RotateCall {
   int64_t pairs = 0;
 };
 
-// Tokens [begin, end) of sequences [first_batch, end_batch).
+// Tokens [begin, end) in heads [first_head, end_head) of sequences
+// [first_batch, end_batch).
 struct RotateBlock {
   int64_t first_batch = 0, end_batch = 0;
+  int64_t first_head = 0, end_head = 0;
   int64_t begin = 0, end = 0;
 };
 

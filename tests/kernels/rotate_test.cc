@@ -322,6 +322,62 @@ TEST(RotateTest, BitsDoNotDependOnThreads) {
   }
 }
 
+// Long heads are walked one after another by tables made in several goes, and
+// large results are stored around the caches. Short ones go token by token.
+TEST(RotateTest, LongHeadsHaveTheBitsOfShortOnes) {
+  constexpr int64_t kPairs = 512, kDim = 2 * kPairs, kPieces = 21, kShort = 100;
+  const Positions positions = From(70, kPieces * kShort);
+  for (DType dtype : kFloats) {
+    const Tensor x = Random({1, 1, kPieces * kShort, kDim}, 11, dtype);
+    const Tensor pieces =
+        Tensor::Borrow(dtype, {kPieces, 1, kShort, kDim}, {}, x.Raw());
+    OnEveryTarget([&] {
+      for (PairLayout layout : kLayouts) {
+        const Rotation r = Example(layout, kPairs);
+        const std::vector<double> expected =
+            Rotate(pieces, r, positions).ToVector();
+        EXPECT_EQ(Rotate(x, r, positions).ToVector(), expected);
+        EXPECT_EQ(Rotate(x, RotaryTable(r, positions)).ToVector(), expected);
+      }
+    });
+  }
+}
+
+TEST(RotateTest, LongHeadsHaveTheBitsOfHeadsInsideTokens) {
+  constexpr int64_t kPairs = 512, kDim = 2 * kPairs, kLength = 131;
+  for (DType dtype : kFloats) {
+    const Tensor x = Random({2, 3, kLength, kDim}, 13, dtype);
+    const Tensor by_token = Copy(x.Transposed(1, 2)).Transposed(1, 2);
+    OnEveryTarget([&] {
+      for (PairLayout layout : kLayouts) {
+        const Rotation r = Example(layout, kPairs);
+        // The sequences' own positions, and those that they share.
+        for (int64_t count : {2 * kLength, kLength}) {
+          const Positions positions = From(70, count);
+          const Tensor expected = Rotate(by_token, r, positions);
+          for (int threads : {1, 3}) {
+            ExpectSame(Rotate(x, r, positions, /*inverse=*/false, threads),
+                       expected);
+          }
+          Tensor here = Copy(x);
+          RotateInPlace(here, r, positions);
+          ExpectSame(here, expected);
+          RotateInPlace(here, r, positions, /*inverse=*/true);
+          ExpectSame(here, Rotate(expected, r, positions, /*inverse=*/true));
+        }
+      }
+    });
+  }
+}
+
+TEST(RotateTest, ResultsLieAsTheirInputs) {
+  const Tensor x = Random({2, 3, 5, 8}, 12, DType::kF32);
+  const Rotation r = Example(PairLayout::kHalves, 4);
+  EXPECT_TRUE(Rotate(x, r).IsContiguous());
+  const Tensor by_token = Copy(x.Transposed(1, 2)).Transposed(1, 2);
+  EXPECT_EQ(Rotate(by_token, r).strides(), by_token.strides());
+}
+
 // Decoded one by one, packed or whole: a position has one row of bits.
 TEST(RotateTest, RowsDependOnThePositionAlone) {
   OnEveryTarget([] {

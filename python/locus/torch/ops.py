@@ -154,6 +154,9 @@ def rotate_op(x, kind, positions, inverse):
 
 @rotate_op.register_fake
 def _(x, kind, positions, inverse):
+    # As the engine lays out results: in the order of x.
+    if x.shape[1] > 1 and x.stride(1) < x.stride(2):
+        return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
     return x.new_empty(x.shape)
 
 

@@ -56,7 +56,10 @@ def test_opcheck_attention_backward():
 @pytest.mark.parametrize("inverse", [False, True])
 def test_opcheck_rotate(inverse):
     kind = lt.Rope(DIM, "halves").kind
-    torch.library.opcheck(ops.rotate_op, (qkv()[0], kind, None, inverse))
+    q = qkv()[0]
+    torch.library.opcheck(ops.rotate_op, (q, kind, None, inverse))
+    by_token = q.transpose(1, 2).contiguous().transpose(1, 2)
+    torch.library.opcheck(ops.rotate_op, (by_token, kind, None, inverse))
 
 
 def test_opcheck_embed():
