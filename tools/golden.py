@@ -230,14 +230,24 @@ def files() -> dict[str, Callable[[], list[Case]]]:
     }
 
 
-def close(a: Any, b: Any) -> bool:
-    """Equal up to two roundings of float32, for another machine's libm."""
+# What passes through random weights. PyTorch draws them with other last bits where
+# it has AVX-512 than where it has AVX2, and layers pass the difference on: 2e-5 is the
+# most that was seen, in the last layer of a stack. Formulas and tables are closer.
+WEIGHED = {"q", "k", "logits", "prob", "still", "turned"}
+
+
+def close(a: Any, b: Any, roundings: float = 2.0) -> bool:
+    """Equal up to that many roundings of float32, for another machine's libm."""
     if isinstance(a, float) and isinstance(b, int | float):
-        return abs(a - b) <= 2.4e-7 * max(abs(a), abs(b), 1.0)
+        return abs(a - b) <= roundings * 1.2e-7 * max(abs(a), abs(b), 1.0)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(close, a, b))
+        return len(a) == len(b) and all(
+            close(x, y, roundings) for x, y in zip(a, b, strict=True)
+        )
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(
+            close(a[k], b[k], 500.0 if k in WEIGHED else roundings) for k in a
+        )
     return a == b
 
 
