@@ -117,22 +117,11 @@ struct Place {
   int64_t pairs;
 };
 
-const void* RawData(const Tensor& t) {
-  switch (t.dtype()) {
-    case DType::kF32:
-      return t.Data<float>();
-    case DType::kF64:
-      return t.Data<double>();
-    default:
-      return t.Data<uint16_t>();
-  }
-}
-
 void Run(const Tensor& x, const Tensor& out, const Place& place,
          const CosSinSource& source, std::span<const int64_t> ids, Turn turn,
          int threads) {
-  RotateCall call{.from = RawData(x),
-                  .to = const_cast<void*>(RawData(out)),
+  RotateCall call{.from = x.Raw(),
+                  .to = const_cast<void*>(out.Raw()),
                   .dtype = x.dtype(),
                   .batch = x.size(0),
                   .heads = x.size(1),

@@ -104,7 +104,7 @@ class Task {
   // The key head at work, and its values.
   int64_t b_ = -1, kv_ = -1, h_ = -1;
   const float* values_ = nullptr;
-  size_t value_stride_ = 0;
+  int64_t value_stride_ = 0;
   bool values_finite_ = true;
   // The block at work.
   Interval sees_[kRows];
@@ -127,7 +127,7 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
   const int64_t keys = call_.Keys(b);
   if (!plan_.by_dots) PackKeys();
   values_ = s_.value_dim % kLanesI == 0 ? call_.v.Direct(b, kv, 0) : nullptr;
-  value_stride_ = static_cast<size_t>(call_.v.row_stride());
+  value_stride_ = call_.v.row_stride();
   const int64_t width = AlignUp(s_.value_dim, kLanesI);
   if (values_ == nullptr) {
     for (int64_t j = 0; j < keys; ++j) {
@@ -136,7 +136,7 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
       for (int64_t d = s_.value_dim; d < width; ++d) row[d] = 0.0F;
     }
     values_ = copies_;
-    value_stride_ = static_cast<size_t>(width);
+    value_stride_ = width;
   }
   // 0 * inf is NaN: weights of keys that a row does not see must not meet
   // values that are not finite.
@@ -144,7 +144,7 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
   if (!plan_.masked) return;
   VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
   for (int64_t j = 0; j < keys; ++j) {
-    const float* row = values_ + static_cast<size_t>(j) * value_stride_;
+    const float* row = values_ + j * value_stride_;
     for (int64_t d = 0; d < width; d += kLanesI) {
       sum = hn::MulAdd(hn::LoadU(kDF, row + d), hn::Zero(kDF), sum);
     }
@@ -241,9 +241,9 @@ inline void Task::Scores() {
     const AddStore end{bias_rows_, call_.bias == nullptr ? 0 : p, scores_ + p};
     const float* panel = panels_ + p * plan_.depth;
     if (any_.end - p > kLanesI) {
-      RowsProduct<kR, 2>(queries_, panel, kCols, depth, end);
+      RowsProduct<kR, 2>(queries_, panel, kColsI, depth, end);
     } else {
-      RowsProduct<kR, 1>(queries_, panel, kCols, depth, end);
+      RowsProduct<kR, 1>(queries_, panel, kColsI, depth, end);
     }
   }
 }
@@ -252,7 +252,7 @@ inline void Task::Scores() {
 template <size_t kR>
 inline void Task::Values(const float* p, Interval keys, const float* inverse,
                          int64_t count, float* to, int64_t stride) const {
-  const float* from = values_ + static_cast<size_t>(keys.begin) * value_stride_;
+  const float* from = values_ + keys.begin * value_stride_;
   const size_t depth = static_cast<size_t>(keys.end - keys.begin);
   for (int64_t c = 0; c < s_.value_dim; c += kColsI) {
     const ScaleStore end{inverse, count, to + c, stride};

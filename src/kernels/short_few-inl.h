@@ -98,7 +98,7 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
   }
   float inverse[kR];
   for (size_t r = 0; r < kR; ++r) inverse[r] = Inverse(states[r]);
-  const size_t v_step = static_cast<size_t>(call.v.row_stride());
+  const int64_t v_step = call.v.row_stride();
   for (int64_t c = 0; c < s.value_dim; c += kColsI) {
     const ScaleStore end{inverse, kCount, out + c, s.value_dim};
     const size_t keys = static_cast<size_t>(s.k_len);

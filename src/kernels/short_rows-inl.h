@@ -62,7 +62,7 @@ HWY_INLINE void WithRows(int64_t rows, const F& f) {
 // only if kV is 2.
 template <size_t kR, size_t kV, typename End>
 HWY_INLINE void RowsProduct(const float* HWY_RESTRICT a,
-                            const float* HWY_RESTRICT b, size_t bk,
+                            const float* HWY_RESTRICT b, int64_t bk,
                             size_t depth, const End& end) {
   static_assert(kR <= kRows && (kV == 1 || kV == 2));
   VF acc0[kR];
@@ -72,9 +72,9 @@ HWY_INLINE void RowsProduct(const float* HWY_RESTRICT a,
     acc0[r] = hn::Zero(kDF);
     acc1[r] = hn::Zero(kDF);
   }
-  for (size_t k = 0; k < depth; ++k) {
-    const VF b0 = hn::LoadU(kDF, b + k * bk);
-    const VF b1 = kV == 2 ? hn::LoadU(kDF, b + k * bk + kLanes) : b0;
+  for (size_t k = 0; k < depth; ++k, b += bk) {
+    const VF b0 = hn::LoadU(kDF, b);
+    const VF b1 = kV == 2 ? hn::LoadU(kDF, b + kLanes) : b0;
 #pragma GCC unroll 12
     for (size_t r = 0; r < kR; ++r) {
       const VF x = hn::Set(kDF, a[r * kStride + k]);

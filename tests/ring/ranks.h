@@ -111,10 +111,8 @@ inline RingResult RunRing(const RankCall& mine, const Encoding& encoding) {
 
 // Rows of lse [B, H, L] as [B, H, L, 1], so that they can be cut.
 inline Tensor AsRows(const Tensor& lse) {
-  return Tensor::Borrow(
-      lse.dtype(), {lse.size(0), lse.size(1), lse.size(2), 1}, {},
-      lse.dtype() == DType::kF64 ? static_cast<const void*>(lse.Data<double>())
-                                 : lse.Data<float>());
+  return Tensor::Borrow(lse.dtype(), {lse.size(0), lse.size(1), lse.size(2), 1},
+                        {}, lse.Raw());
 }
 
 // The largest of the finite elements, without its sign.
