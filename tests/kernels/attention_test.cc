@@ -238,11 +238,9 @@ TEST(FusedAttentionTest, NotANumberGoesBackToWhatIsSeen) {
     for (float bad : {NAN, INFINITY}) {
       SCOPED_TRACE(::testing::Message() << which << ", " << bad);
       Tensor x[4];
-      for (int n = 0; n < 4; ++n) {
-        x[n] = Tensor::From(
-                   {1, 1, kLength, kDim},
-                   RandomTensor({kLength, kDim}, static_cast<uint64_t>(1 + n))
-                       .ToVector())
+      for (size_t n = 0; n < 4; ++n) {
+        x[n] = Tensor::From({1, 1, kLength, kDim},
+                            RandomTensor({kLength, kDim}, 1 + n).ToVector())
                    .To(DType::kF32);
       }
       x[which].MutableData<float>()[kBad * kDim + 3] = bad;
