@@ -20,9 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
+using kernels::FormOf;
+using kernels::LongFormOf;
 using kernels::RotateBlock;
 using kernels::RotateCall;
 using kernels::RotateTables;
+using kernels::TableForm;
 
 // cos and sin [rows, pairs] as SwapSpan reads them: [rows, 2 * pairs] each.
 void MakeSwapTables(const float* cos, const float* sin, int64_t count,
@@ -51,24 +54,6 @@ void MakePartTables(const float* cos, const float* sin, int64_t rows,
     ToPartOrder(d, cos + at, pairs, cos2 + at);
     ToPartOrder(d, sin + at, pairs, sin2 + at);
   }
-}
-
-// The tables that a layout wants in a type: [rows, pairs] as they are, or in
-// the order of parts; or twice as long, for SwapSpan.
-enum class TableForm { kPlain, kParts, kSwapped };
-constexpr TableForm FormOf(DType dtype, PairLayout layout) {
-  const bool halves = layout == PairLayout::kHalves;
-  if (dtype == DType::kBF16) {
-    return halves ? TableForm::kParts : TableForm::kPlain;
-  }
-  return halves ? TableForm::kPlain : TableForm::kSwapped;
-}
-// The same where tables are too long for the first level of cache: no longer
-// than they must be. Swapped f16 has no such form.
-constexpr TableForm LongFormOf(DType dtype, PairLayout layout) {
-  const TableForm form = FormOf(dtype, layout);
-  return form == TableForm::kSwapped && dtype == DType::kF32 ? TableForm::kPlain
-                                                             : form;
 }
 
 // Copies channels [begin, end) of a row.
@@ -402,9 +387,8 @@ constexpr int64_t kFewNumbers = int64_t{64} << 10;
 constexpr int64_t kLongFloats = int64_t{256} << 10;
 
 bool HeadsAreLong(const RotateCall& call) {
-  const bool swapped_f16 =
-      call.dtype == DType::kF16 && call.layout == PairLayout::kInterleaved;
-  return call.dtype != DType::kF64 && !swapped_f16 &&
+  return call.dtype != DType::kF64 &&
+         LongFormOf(call.dtype, call.layout) != TableForm::kSwapped &&
          std::abs(call.to_stride[1]) >= std::abs(call.to_stride[2]) &&
          2 * call.length * call.pairs >= kLongFloats / 2;
 }
@@ -420,7 +404,7 @@ void RotateHeads(const RotateCall& call, const CosSinSource& source,
   RotateTables given;
   const bool direct =
       turn == Turn::kForward &&
-      !(call.dtype == DType::kBF16 && call.layout == PairLayout::kHalves) &&
+      LongFormOf(call.dtype, call.layout) == TableForm::kPlain &&
       source.Direct(ids, &given.cos, &given.sin);
   const int64_t most = direct ? call.length : kStepsAtOnce * step;
   FloatBuffer buffer;

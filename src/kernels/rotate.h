@@ -38,6 +38,24 @@ struct RotateTables {
   const float* sin = nullptr;
 };
 
+// The tables that a layout wants in a type: [rows, pairs] as they are, or in
+// the order of parts; or twice as long, for SwapSpan.
+enum class TableForm : uint8_t { kPlain, kParts, kSwapped };
+constexpr TableForm FormOf(DType dtype, PairLayout layout) {
+  const bool halves = layout == PairLayout::kHalves;
+  if (dtype == DType::kBF16) {
+    return halves ? TableForm::kParts : TableForm::kPlain;
+  }
+  return halves ? TableForm::kPlain : TableForm::kSwapped;
+}
+// The same where tables are too long for the first level of cache: no longer
+// than they must be. Swapped f16 has no such form.
+constexpr TableForm LongFormOf(DType dtype, PairLayout layout) {
+  const TableForm form = FormOf(dtype, layout);
+  return form == TableForm::kSwapped && dtype == DType::kF32 ? TableForm::kPlain
+                                                             : form;
+}
+
 // Where cosines and sines come from, by the id of a token: a position, or a row
 // of a table. Called from many threads at once.
 class CosSinSource {
