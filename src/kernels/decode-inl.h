@@ -38,10 +38,15 @@ inline int64_t ChunkKeys(const CallSizes& s) {
 inline float Weigh(float* s, int64_t n, RowState& state) {
   const int64_t whole = n / kLanesI * kLanesI;
   const auto rest = hn::FirstN(kDF, static_cast<size_t>(n - whole));
-  VF vmax = hn::Set(kDF, kMinusInf);
-  for (int64_t j = 0; j < whole; j += kLanesI) {
+  // Two chains of maxima, and of sums: one would wait for itself.
+  const int64_t even = n / kPaired * kPaired;
+  VF vmax = hn::Set(kDF, kMinusInf), vmax1 = vmax;
+  for (int64_t j = 0; j < even; j += kPaired) {
     vmax = hn::Max(vmax, hn::LoadU(kDF, s + j));
+    vmax1 = hn::Max(vmax1, hn::LoadU(kDF, s + j + kLanesI));
   }
+  if (even < whole) vmax1 = hn::Max(vmax1, hn::LoadU(kDF, s + even));
+  vmax = hn::Max(vmax, vmax1);
   if (whole < n) {
     vmax = hn::Max(vmax, hn::IfThenElse(rest, hn::LoadU(kDF, s + whole),
                                         hn::Set(kDF, kMinusInf)));
@@ -69,15 +74,25 @@ inline float Weigh(float* s, int64_t n, RowState& state) {
                                             : PowerOfTwo(state.ref - ref);
   const Exp2Reference reference(shift == 0.0F ? ref : 0.0F);
   const VF vshift = hn::Set(kDF, shift);
-  VF sum = hn::Zero(kDF);
-  for (int64_t j = 0; j < whole; j += kLanesI) {
-    const VF p = Exp2(hn::Sub(hn::LoadU(kDF, s + j), vshift), reference);
+  const auto weight = [&](int64_t j) HWY_ATTR {
+    return Exp2(hn::Sub(hn::LoadU(kDF, s + j), vshift), reference);
+  };
+  VF sum = hn::Zero(kDF), sum1 = sum;
+  for (int64_t j = 0; j < even; j += kPaired) {
+    const VF p = weight(j), p1 = weight(j + kLanesI);
     sum = hn::Add(sum, p);
+    sum1 = hn::Add(sum1, p1);
     hn::StoreU(p, kDF, s + j);
+    hn::StoreU(p1, kDF, s + j + kLanesI);
   }
+  if (even < whole) {
+    const VF p = weight(even);
+    sum1 = hn::Add(sum1, p);
+    hn::StoreU(p, kDF, s + even);
+  }
+  sum = hn::Add(sum, sum1);
   if (whole < n) {
-    const VF p = hn::IfThenElseZero(
-        rest, Exp2(hn::Sub(hn::LoadU(kDF, s + whole), vshift), reference));
+    const VF p = hn::IfThenElseZero(rest, weight(whole));
     sum = hn::Add(sum, p);
     hn::StoreU(p, kDF, s + whole);
   }
@@ -167,7 +182,7 @@ inline void ChunkTask::FetchValues(int64_t first, int64_t r) const {
     const T* far = rows[first] + rows.Far(plan_.value_pad);
     const int64_t end = count * (r + 1) / plan_.rows;
     for (int64_t n = count * r / plan_.rows; n < end; ++n) {
-      for (int64_t d = 0; d < plan_.value_pad; d += kPaired) {
+      for (int64_t d = 0; d < plan_.value_pad; d += kLineOf<T>) {
         Fetch<Level::kL2>(far + n * rows.stride + d);
       }
     }

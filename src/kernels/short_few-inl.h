@@ -70,12 +70,14 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
     }
     hn::StoreU(dots, kDF, p);
   } else {
-    constexpr size_t kStep = std::min(kR, stream::kSharedRows);
+    // As many rows as share four keys.
+    constexpr size_t kStep = stream::kShared<kR> == 4 ? kR : 2;
     const int64_t step = call.q.row_stride();
+    const float* const keys[] = {key(0), key(1), key(2), key(3)};
     for (size_t r = 0; r < kR; r += kStep) {
-      stream::DotFour<kStep, /*kFetch=*/false>(
-          key(0), key(1), key(2), key(3), in.q + static_cast<int64_t>(r) * step,
-          step, s.head_dim, /*far=*/0, /*near=*/0, p + r * kStride, kStride);
+      stream::DotKeys<kStep, 4, /*kFetch=*/false>(
+          keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
+          /*far=*/0, /*near=*/0, p + r * kStride, kStride);
     }
   }
   const auto present = hn::FirstN(kDF, static_cast<size_t>(s.k_len));

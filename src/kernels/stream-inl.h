@@ -72,12 +72,12 @@ struct RowsOf {
   const T* operator[](int64_t j) const {
     return base + (source == nullptr ? j : source[j]) * stride;
   }
-  // Rows of `dim` elements to one about 16 KiB later: twice the latency of
-  // memory under load, some 500 ns, times one core's bandwidth. Half as much is
-  // slightly worse, twice as much changes little.
+  // Rows of `dim` elements to one about 32 KiB later: twice the latency of
+  // memory under load, some 500 ns, times what a core reads at best, 33 GB/s.
+  // With half as much floats come a tenth slower, twice as much changes little.
   static int64_t FarRows(int64_t dim) {
     const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
-    return std::max<int64_t>(8, 16384 / bytes);
+    return std::max<int64_t>(8, 32768 / bytes);
   }
   // The same in elements.
   int64_t Far(int64_t dim) const { return FarRows(dim) * stride; }
@@ -99,20 +99,28 @@ HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
   }
 }
 
-// Rows of queries that share a loaded key, and columns of values: 4 x 4
-// accumulators, four loaded vectors and broadcasts fit 32 registers; with 16
-// there is room for 2 x 4.
-constexpr size_t kSharedRows = kLanes >= 16 ? 4 : 2;
-constexpr size_t kSharedKeys = 4;
-constexpr size_t kSharedCols = 4;
+// Elements of a cache line, at least two vectors: what is asked for at once.
+template <typename T>
+constexpr int64_t kLineOf = std::max(kPaired,
+                                     int64_t{64} /
+                                         static_cast<int64_t>(sizeof(T)));
 
-// to[0 .. 4) = the sums of the lanes of a, b, c and e.
+// Rows of queries that share a loaded key or value, and how many keys, or
+// vectors of a value, they share. 4 x 4 sums, four loaded vectors and
+// broadcasts fit 32 registers; with 16 there is room for 4 x 2 or 2 x 4. Four
+// rows at once convert and load each vector once, where two passes of two rows
+// took a third longer on floats.
+constexpr size_t kSharedRows = 4;
+template <size_t kR>
+constexpr size_t kShared = kLanes >= 16 || kR < 4 ? 4 : 2;
+
+// x[0 .. 2) = the sums of the lanes of a and b, y[0 .. 2) those of c and e.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* to) {
-  to[0] = hn::GetLane(a);
-  to[1] = hn::GetLane(b);
-  to[2] = hn::GetLane(c);
-  to[3] = hn::GetLane(e);
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
+  x[0] = hn::GetLane(a);
+  x[1] = hn::GetLane(b);
+  y[0] = hn::GetLane(c);
+  y[1] = hn::GetLane(e);
 }
 #else
 template <class D>
@@ -128,7 +136,7 @@ HWY_INLINE hn::Vec<hn::Full128<float> > SumOfBlocks(D d, hn::Vec<D> v) {
 }
 
 // Two rounds of interleave and add inside 128-bit blocks, then the blocks.
-HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* to) {
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
   const hn::Repartition<uint64_t, DF> du;
   const VF ab =
       hn::Add(hn::InterleaveLower(kDF, a, b), hn::InterleaveUpper(kDF, a, b));
@@ -137,107 +145,169 @@ HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* to) {
   const auto ab2 = hn::BitCast(du, ab), ce2 = hn::BitCast(du, ce);
   const VF sums = hn::Add(hn::BitCast(kDF, hn::InterleaveLower(du, ab2, ce2)),
                           hn::BitCast(kDF, hn::InterleaveUpper(du, ab2, ce2)));
-  hn::StoreU(SumOfBlocks(kDF, sums), hn::Full128<float>(), to);
+  const auto all = SumOfBlocks(kDF, sums);
+  const hn::Full64<float> pair;
+  hn::StoreU(hn::LowerHalf(pair, all), pair, x);
+  hn::StoreU(hn::UpperHalf(pair, all), pair, y);
 }
 #endif
 
-// acc[r][n] += x_n q[r] for one vector of four keys.
-template <size_t kR>
-HWY_INLINE void MulAddFour(VF x0, VF x1, VF x2, VF x3,
+// x, loaded once: compilers would rather have each multiply-add that needs it
+// read it again, more reads than a core can do beside two multiply-adds a
+// cycle.
+HWY_INLINE VF InRegister(VF x) {
+#if HWY_ARCH_X86_64 && HWY_TARGET != HWY_SCALAR && \
+    (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
+  asm("" : "+v"(x.raw));
+#endif
+  return x;
+}
+
+// acc[r][n] += x_n q[r] for vector kPart of the two at offset d of each key.
+template <size_t kPart, size_t kR, size_t kK, typename T>
+HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
                            const float* HWY_RESTRICT q, int64_t ldq,
-                           VF (&acc)[kR][kSharedKeys]) {
+                           VF (&acc)[kR][kK]) {
+  VF x[kK];
+#pragma GCC unroll 4
+  for (size_t n = 0; n < kK; ++n) {
+    x[n] = InRegister(LoadPart<kPart>(keys[n] + d));
+  }
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
-    const VF y = hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq);
-    acc[r][0] = hn::MulAdd(x0, y, acc[r][0]);
-    acc[r][1] = hn::MulAdd(x1, y, acc[r][1]);
-    acc[r][2] = hn::MulAdd(x2, y, acc[r][2]);
-    acc[r][3] = hn::MulAdd(x3, y, acc[r][3]);
+    const VF y =
+        InRegister(hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq + d +
+                                      static_cast<int64_t>(kPart) * kLanesI));
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) acc[r][n] = hn::MulAdd(x[n], y, acc[r][n]);
   }
 }
 
-// s[r][0 .. 4) = q[r] . key[0 .. 4) for kR queries; depth in whole vectors.
+// s[r][0 .. kK) = q[r] . keys[0 .. kK) for kR queries; depth in whole vectors.
 // kFetch: also asks for the keys `far` and `near` elements later.
-template <size_t kR, bool kFetch, typename T>
-HWY_INLINE void DotFour(const T* HWY_RESTRICT k0, const T* HWY_RESTRICT k1,
-                        const T* HWY_RESTRICT k2, const T* HWY_RESTRICT k3,
-                        const float* HWY_RESTRICT q, int64_t ldq, int64_t depth,
-                        int64_t far, int64_t near, float* HWY_RESTRICT s,
-                        int64_t lds) {
-  VF acc[kR][kSharedKeys];
+template <size_t kR, size_t kK, bool kFetch, typename T>
+HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
+                        int64_t ldq, int64_t depth, int64_t far, int64_t near,
+                        float* HWY_RESTRICT s, int64_t lds) {
+  VF acc[kR][kK];
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
 #pragma GCC unroll 4
-    for (size_t n = 0; n < kSharedKeys; ++n) acc[r][n] = hn::Zero(kDF);
+    for (size_t n = 0; n < kK; ++n) acc[r][n] = hn::Zero(kDF);
   }
+  constexpr int64_t kLine = kLineOf<T>;
   int64_t d = 0;
-  for (; d + kPaired <= depth; d += kPaired) {
+  for (; d + kLine <= depth; d += kLine) {
     if constexpr (kFetch) {
-      FetchVectors<2>(k0 + d, far, near);
-      FetchVectors<2>(k1 + d, far, near);
-      FetchVectors<2>(k2 + d, far, near);
-      FetchVectors<2>(k3 + d, far, near);
+#pragma GCC unroll 4
+      for (size_t n = 0; n < kK; ++n) {
+        FetchVectors<kLine / kLanesI>(keys[n] + d, far, near);
+      }
     }
-    MulAddFour<kR>(LoadPart<0>(k0 + d), LoadPart<0>(k1 + d),
-                   LoadPart<0>(k2 + d), LoadPart<0>(k3 + d), q + d, ldq, acc);
-    MulAddFour<kR>(LoadPart<1>(k0 + d), LoadPart<1>(k1 + d),
-                   LoadPart<1>(k2 + d), LoadPart<1>(k3 + d), q + d + kLanesI,
-                   ldq, acc);
+#pragma GCC unroll 2
+    for (int64_t e = d; e < d + kLine; e += kPaired) {
+      MulAddKeys<0>(keys, e, q, ldq, acc);
+      MulAddKeys<1>(keys, e, q, ldq, acc);
+    }
+  }
+  if (kFetch && d < depth) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) {
+      FetchVectors<1>(keys[n] + d, far, near);
+    }
+  }
+  for (; d + kPaired <= depth; d += kPaired) {
+    MulAddKeys<0>(keys, d, q, ldq, acc);
+    MulAddKeys<1>(keys, d, q, ldq, acc);
   }
   if (d < depth) {
-    MulAddFour<kR>(LoadFloats(k0 + d), LoadFloats(k1 + d), LoadFloats(k2 + d),
-                   LoadFloats(k3 + d), q + d, ldq, acc);
-  }
 #pragma GCC unroll 4
-  for (size_t r = 0; r < kR; ++r) {
-    StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3],
-              s + static_cast<int64_t>(r) * lds);
+    for (size_t r = 0; r < kR; ++r) {
+      const VF y = hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq + d);
+#pragma GCC unroll 4
+      for (size_t n = 0; n < kK; ++n) {
+        acc[r][n] = hn::MulAdd(LoadFloats(keys[n] + d), y, acc[r][n]);
+      }
+    }
+  }
+  // Four sums at a time: of one row, or two of each of two rows.
+  if constexpr (kK == 4) {
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3], to, to + 2);
+    }
+  } else {
+    static_assert(kK == 2 && kR % 2 == 0);
+#pragma GCC unroll 2
+    for (size_t r = 0; r < kR; r += 2) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r + 1][0], acc[r + 1][1], to,
+                to + lds);
+    }
   }
 }
 
-// s[r][j - begin] = q[r] . key j for keys [begin, end) and `rows` queries.
-// Writes up to three floats past the end of each row of s.
+// The same for keys [begin, end): s[r][j - begin] = q[r] . key j. Writes up to
+// three floats past the end of each row of s. Not inlined, for registers.
+template <size_t kR, bool kFetch, typename T>
+HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
+                             const float* HWY_RESTRICT q, int64_t ldq,
+                             int64_t depth, int64_t far, float* HWY_RESTRICT s,
+                             int64_t lds) {
+  constexpr int64_t kK = static_cast<int64_t>(kShared<kR>);
+  const int64_t step = keys.stride, near = 4 * step;
+  int64_t j = begin;
+  // The usual case in a loop of its own, which has registers for its pointers.
+  if (keys.source == nullptr) {
+    const T* k = keys[begin];
+    for (; j + kK <= end; j += kK, k += kK * step) {
+      const T* at[kShared<kR>];
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kK; ++n) at[n] = k + n * step;
+      DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
+                                       s + (j - begin), lds);
+    }
+  }
+  for (; j < end; j += kK) {
+    const T* at[kShared<kR>];
+    for (int64_t n = 0; n < kK; ++n) at[n] = keys[std::min(j + n, end - 1)];
+    DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
+                                     s + (j - begin), lds);
+  }
+}
+
+// The same for `rows` queries. Few keys at a time, so that what the first rows
+// have brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB.
+// The last few rows ask for later keys once more, and find them on their way.
+constexpr int64_t kKeysInL1 = 32;
 template <bool kFetch, typename T>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
              int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
   constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
-  const int64_t step = keys.stride, far = keys.Far(depth), near = 4 * step;
-  int64_t j = begin;
-  // The usual case in a loop of its own, which has registers for its pointers.
-  if (keys.source == nullptr && rows == kMost) {
-    const T* k = keys[begin];
-    for (; j + 4 <= end; j += 4, k += 4 * step) {
-      DotFour<kSharedRows, kFetch>(k, k + step, k + 2 * step, k + 3 * step, q,
-                                   ldq, depth, far, near, s + (j - begin), lds);
-    }
-  }
-  for (; j < end; j += 4) {
-    const T* k0 = keys[j];
-    const T* k1 = keys[std::min(j + 1, end - 1)];
-    const T* k2 = keys[std::min(j + 2, end - 1)];
-    const T* k3 = keys[std::min(j + 3, end - 1)];
+  const int64_t far = keys.Far(depth);
+  for (int64_t j = begin; j < end; j += kKeysInL1) {
+    const int64_t stop = std::min(end, j + kKeysInL1);
     float* to = s + (j - begin);
-    // The first rows to meet a key ask for a later one; so do the last few,
-    // which then find it on its way.
     int64_t r = 0;
     if (rows >= kMost) {
-      DotFour<kSharedRows, kFetch>(k0, k1, k2, k3, q, ldq, depth, far, near, to,
-                                   lds);
+      DotAllKeys<kSharedRows, kFetch>(keys, j, stop, q, ldq, depth, far, to,
+                                      lds);
       r = kMost;
     }
     for (; r + kMost <= rows; r += kMost) {
-      DotFour<kSharedRows, false>(k0, k1, k2, k3, q + r * ldq, ldq, depth, 0, 0,
-                                  to + r * lds, lds);
+      DotAllKeys<kSharedRows, false>(keys, j, stop, q + r * ldq, ldq, depth,
+                                     far, to + r * lds, lds);
     }
-    if (kMost > 2 && r + 2 <= rows) {
-      DotFour<2, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, far, near,
-                         to + r * lds, lds);
+    if (r + 2 <= rows) {
+      DotAllKeys<2, kFetch>(keys, j, stop, q + r * ldq, ldq, depth, far,
+                            to + r * lds, lds);
       r += 2;
     }
     if (r < rows) {
-      DotFour<1, kFetch>(k0, k1, k2, k3, q + r * ldq, ldq, depth, far, near,
-                         to + r * lds, lds);
+      DotAllKeys<1, kFetch>(keys, j, stop, q + r * ldq, ldq, depth, far,
+                            to + r * lds, lds);
     }
   }
 }
@@ -289,18 +359,24 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
 
 // The same over all columns, `dim` in whole vectors.
 template <size_t kR, bool kFetch, typename T>
-HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
-                              const float* HWY_RESTRICT p, int64_t ldp,
-                              int64_t dim, float* HWY_RESTRICT out,
-                              int64_t ldo) {
-  constexpr int64_t kWide = static_cast<int64_t>(kSharedCols) * kLanesI;
-  const int64_t far = values.Far(dim), near = 8 * values.stride;
+HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
+                                const float* HWY_RESTRICT p, int64_t ldp,
+                                int64_t dim, int64_t far,
+                                float* HWY_RESTRICT out, int64_t ldo) {
+  constexpr int64_t kWide = static_cast<int64_t>(kShared<kR>) * kLanesI;
+  const int64_t near = 8 * values.stride;
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {
-    AddColumns<kR, kSharedCols, kFetch>(values, begin, end, p, ldp, c, far,
-                                        near, out + c, ldo);
+    // The second half of a line has been asked for with the first.
+    if (c % kLineOf<T> == 0) {
+      AddColumns<kR, kShared<kR>, kFetch>(values, begin, end, p, ldp, c, far,
+                                          near, out + c, ldo);
+    } else {
+      AddColumns<kR, kShared<kR>, false>(values, begin, end, p, ldp, c, 0, 0,
+                                         out + c, ldo);
+    }
   }
-  if (c + kPaired <= dim) {
+  if (kWide > kPaired && c + kPaired <= dim) {
     AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
                               ldo);
     c += kPaired;
@@ -311,35 +387,33 @@ HWY_INLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
 }
 
-// The same for `rows` rows. Few keys at a time, so that what one slab of
-// columns or rows has brought into L1 is there for the next: 32 rows of 128
-// floats are 16 KiB.
-constexpr int64_t kKeysInL1 = 32;
+// The same for `rows` rows, few keys at a time as in DotRows.
 template <bool kFetch, typename T>
 void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
                  const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
                  int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
   constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+  const int64_t far = values.Far(dim);
   for (int64_t j = begin; j < end; j += kKeysInL1) {
     const int64_t stop = std::min(end, j + kKeysInL1);
     const float* w = p + (j - begin);
     int64_t r = 0;
     if (rows >= kMost) {
-      AddAllColumns<kSharedRows, kFetch>(values, j, stop, w, ldp, dim, out,
+      AddAllColumns<kSharedRows, kFetch>(values, j, stop, w, ldp, dim, far, out,
                                          ldo);
       r = kMost;
     }
     for (; r + kMost <= rows; r += kMost) {
       AddAllColumns<kSharedRows, false>(values, j, stop, w + r * ldp, ldp, dim,
-                                        out + r * ldo, ldo);
+                                        far, out + r * ldo, ldo);
     }
-    if (kMost > 2 && r + 2 <= rows) {
-      AddAllColumns<2, kFetch>(values, j, stop, w + r * ldp, ldp, dim,
+    if (r + 2 <= rows) {
+      AddAllColumns<2, kFetch>(values, j, stop, w + r * ldp, ldp, dim, far,
                                out + r * ldo, ldo);
       r += 2;
     }
     if (r < rows) {
-      AddAllColumns<1, kFetch>(values, j, stop, w + r * ldp, ldp, dim,
+      AddAllColumns<1, kFetch>(values, j, stop, w + r * ldp, ldp, dim, far,
                                out + r * ldo, ldo);
     }
   }
