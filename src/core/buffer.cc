@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
 namespace locus {
@@ -17,6 +18,7 @@ constexpr size_t kLargePage = size_t{2} << 20;
 struct Block {
   float* data = nullptr;
   int64_t floats = 0;
+  std::thread::id owner = {};  // the thread that released it
 };
 
 Block Allocate(int64_t floats) {
@@ -44,14 +46,21 @@ class Store {
     return *store;
   }
 
-  // The smallest block that is large enough and not twice as large as needed.
+  // The smallest block that is large enough and not twice as large as needed;
+  // of equals one that this thread released, the latest, which may still be in
+  // its cache.
   Block Take(int64_t floats) {
+    const std::thread::id self = std::this_thread::get_id();
     const std::lock_guard<std::mutex> lock(mutex_);
+    const auto better = [self](const Block& a, const Block& b) {
+      if (a.floats != b.floats) return a.floats < b.floats;
+      return a.owner == self && b.owner != self;
+    };
     size_t best = blocks_.size();
-    for (size_t n = 0; n < blocks_.size(); ++n) {
+    for (size_t n = blocks_.size(); n-- > 0;) {
       const int64_t size = blocks_[n].floats;
       if (size < floats || size > 2 * floats) continue;
-      if (best == blocks_.size() || size < blocks_[best].floats) best = n;
+      if (best == blocks_.size() || better(blocks_[n], blocks_[best])) best = n;
     }
     if (best == blocks_.size()) return {};
     const Block block = blocks_[best];
@@ -70,6 +79,7 @@ class Store {
       std::free(blocks_.front().data);
       blocks_.erase(blocks_.begin());
     }
+    block.owner = std::this_thread::get_id();
     blocks_.push_back(block);
     held_ += block.floats;
     return true;

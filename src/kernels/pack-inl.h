@@ -27,6 +27,10 @@ using kernels::Call;
 using kernels::RotationTable;
 using kernels::Run;
 
+// Rows are asked for while this many before them are packed: rows of four are
+// read side by side, which the hardware's own streams follow poorly.
+constexpr int64_t kRowsAhead = 8;
+
 // Sizes and tables that the heads of a call share. Copies share the tables.
 struct PackedTables {
   PackedTables(const Call& c, int n_threads);
@@ -51,7 +55,10 @@ struct PackedTables {
     if (!call.terms.rotate && extra == 0) {
       const float* row = call.k.Direct(b, call.KvHead(h),
                                        tokens.source[static_cast<size_t>(j)]);
-      if (row != nullptr) return row;
+      if (row != nullptr) {
+        FetchRow(row + kRowsAhead * call.k.row_stride(), call.sizes.head_dim);
+        return row;
+      }
     }
     LoadKey(b, h, j, scratch);
     return scratch;
@@ -288,11 +295,10 @@ inline void Packed::PackValues() {
     const int64_t kv = (first_unit + unit) % s.kv_heads;
     const int64_t begin = task % parts * kKeysPerTask;
     const int64_t end = std::min(begin + kKeysPerTask, call.Keys(b).size());
-    constexpr int64_t kWide = static_cast<int64_t>(kCols);
     float* to = values.data() + unit * s.k_len * value_cols;
     // Only for rows that must be converted or padded.
     std::vector<float> padded;
-    VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+    VF sum0 = hn::Zero(kDF), sum1 = sum0;  // x * 0 is 0, or NaN
     for (int64_t j = begin; j < end; ++j) {
       const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
       const float* row =
@@ -301,16 +307,22 @@ inline void Packed::PackValues() {
         padded.resize(static_cast<size_t>(value_cols), 0.0F);
         call.v.Load(b, kv, source, padded.data());
         row = padded.data();
+      } else {
+        FetchRow(row + kRowsAhead * call.v.row_stride(), value_cols);
       }
-      for (int64_t c = 0; c < value_cols; c += static_cast<int64_t>(kLanes)) {
-        const VF x = hn::LoadU(kDF, row + c);
-        sum = hn::MulAdd(x, hn::Zero(kDF), sum);
-        hn::StoreU(x, kDF,
-                   to + c / kWide * (s.k_len * kWide) + j * kWide + c % kWide);
+      float* panel = to + j * kColsI;
+      for (int64_t c = 0; c < value_cols; c += kColsI) {
+        const VF x0 = hn::LoadU(kDF, row + c);
+        const VF x1 = hn::LoadU(kDF, row + c + kLanesI);
+        sum0 = hn::MulAdd(x0, hn::Zero(kDF), sum0);
+        sum1 = hn::MulAdd(x1, hn::Zero(kDF), sum1);
+        hn::StoreU(x0, kDF, panel);
+        hn::StoreU(x1, kDF, panel + kLanesI);
+        panel += s.k_len * kColsI;
       }
     }
     part_finite[static_cast<size_t>(task)] =
-        hn::GetLane(hn::SumOfLanes(kDF, sum)) == 0.0F;
+        hn::GetLane(hn::SumOfLanes(kDF, hn::Add(sum0, sum1))) == 0.0F;
   });
   finite.assign(static_cast<size_t>(units), 1);
   for (int64_t task = 0; task < units * parts; ++task) {

@@ -52,19 +52,6 @@ inline void FromParts(int64_t dim, float* x) {
   }
 }
 
-// Asks for a line ahead of its use: far ahead into L2, shortly before into L1.
-// The hardware's own streams lose track where rows are read side by side;
-// without this a core waits for memory half of the time.
-enum class Level { kL1 = 3, kL2 = 2 };
-template <Level kLevel>
-HWY_INLINE void Fetch(const void* p) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(p, /*rw=*/0, /*locality=*/static_cast<int>(kLevel));
-#else
-  (void)p;
-#endif
-}
-
 // Rows of one head, `stride` elements apart; row j of the sorted order lies at
 // source[j], or at j itself without `source`.
 template <typename T>
