@@ -139,12 +139,10 @@ HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
 }
 #endif
 
-// x, loaded once: compilers would rather have each multiply-add that needs it
-// read it again, more reads than a core can do beside two multiply-adds a
-// cycle.
+// x, loaded once: g++ would rather have each multiply-add that needs it read it
+// again, more reads than a core can do beside two multiply-adds a cycle.
 HWY_INLINE VF InRegister(VF x) {
-#if HWY_ARCH_X86_64 && HWY_TARGET != HWY_SCALAR && \
-    (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
+#if HWY_ARCH_X86_64 && HWY_TARGET != HWY_SCALAR && HWY_COMPILER_GCC_ACTUAL
   asm("" : "+v"(x.raw));
 #endif
   return x;

@@ -1,24 +1,33 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the sources of the library, the tool and the benchmarks.
 
-A file that passed is not looked at again until it, a header or the list of
-checks changes: a stamp in the build folder says so.
+Most of the time of clang-tidy goes into the headers that a source includes, so
+sources of a folder are looked at several together, as far as their names do not
+clash. What passed is not looked at again until one of its files, a header or
+the list of checks changes: a stamp in the build folder says so.
 
 Usage: tidy.py REPOSITORY BUILD
 """
 
+import collections
 import concurrent.futures
 import functools
+import hashlib
 import json
 import os
 import pathlib
 import platform
 import re
+import shlex
 import subprocess
 import sys
 
 FOLDERS = ("src", "cli", "bench", "lab", "ring")
 
+CHECKS = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
+
+# Sources looked at together.
+MOST = 8
 
 INCLUDE = re.compile(r'^#include ([<"])([^>"]+)', re.MULTILINE)
 
@@ -34,55 +43,60 @@ def uses_torch(path, root):
     return False
 
 
-def main():
-    root, build = (pathlib.Path(arg).resolve() for arg in sys.argv[1:3])
-    commands = build / "compile_commands.json"
-    if not commands.exists():
-        sys.exit(
-            f"{commands} is missing: configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-        )
-    entries = json.loads(commands.read_text())
-    compiled = {pathlib.Path(entry["file"]) for entry in entries}
-    sources = sorted(
-        path
-        for path in compiled
-        if any(path.is_relative_to(root / f) for f in FOLDERS)
-        # clang 14 cannot read the headers of libtorch 1.13 in C++20.
-        and not uses_torch(path, root)
-    )
-    if not sources:
-        sys.exit(f"{commands} has no source of {', '.join(FOLDERS)}")
+def options_of(entry):
+    """The options of a compiler's command that decide what a source means."""
+    words = iter(shlex.split(entry["command"]))
+    kept = []
+    for word in words:
+        if word == "-isystem":
+            kept += [word, next(words)]
+        elif word.startswith(("-D", "-I", "-std=", "-fopenmp")):
+            kept.append(word)
+        elif word == "-fno-tree-loop-vectorize" and platform.machine() == "x86_64":
+            # The kernels. They get one SIMD target: the others would be the
+            # same lines once more.
+            kept += ["-march=haswell", "-DHWY_COMPILE_ONLY_STATIC"]
+    return tuple(kept)
 
-    shared = [root / ".clang-tidy"]
-    for folder in ("include", *FOLDERS):
-        shared += (root / folder).rglob("*.h")
-    newest = max(path.stat().st_mtime for path in shared)
-    stamps = build / "tidy"
-    stamps.mkdir(exist_ok=True)
-    # Kernels have an option of g++'s that clang does not know. Instead they get
-    # one SIMD target: the others would be the same lines once more.
-    x86 = platform.machine() == "x86_64"
-    one_target = " -march=haswell -DHWY_COMPILE_ONLY_STATIC" if x86 else ""
-    for entry in entries:
-        entry["command"] = entry["command"].replace(
-            " -fno-tree-loop-vectorize", one_target
-        )
-    (stamps / "compile_commands.json").write_text(json.dumps(entries))
 
-    def tidy(path):
-        stamp = stamps / path.relative_to(root).as_posix().replace("/", "-")
-        if stamp.exists() and stamp.stat().st_mtime > max(newest, path.stat().st_mtime):
-            return True
+class Group:
+    """Sources that one run of clang-tidy looks at."""
+
+    def __init__(self, folder, options, paths):
+        self.options, self.paths = options, paths
+        names = "\n".join(map(str, paths))
+        digest = hashlib.sha256(names.encode()).hexdigest()[:16]
+        self.source = folder / f"{paths[0].stem}-{digest}.cc"
+        self.stamp = self.source.with_suffix(".passed")
+
+    def write(self):
+        lines = "".join(f'#include "{path}"\n' for path in self.paths)
+        if not self.source.exists() or self.source.read_text() != lines:
+            self.source.write_text(lines)
+
+    def passed(self, newest):
+        changed = max(newest, *(path.stat().st_mtime for path in self.paths))
+        return self.stamp.exists() and self.stamp.stat().st_mtime > changed
+
+    def compiles(self):
+        run = subprocess.run(
+            ["clang++-14", "-fsyntax-only", "-w", *self.options, self.source],
+            capture_output=True,
+            check=False,
+        )
+        return run.returncode == 0
+
+    def tidy(self):
         run = subprocess.run(
             [
                 "clang-tidy-14",
-                "-p",
-                stamps,
                 "--quiet",
+                f"--config-file={CHECKS}",
                 "--warnings-as-errors=*",
-                # The commands may be those of another compiler.
-                "--extra-arg=-Wno-unknown-warning-option",
-                path,
+                "--checks=-bugprone-suspicious-include",
+                self.source,
+                "--",
+                *self.options,
             ],
             capture_output=True,
             text=True,
@@ -91,13 +105,62 @@ def main():
         if run.returncode != 0:
             print(run.stdout, run.stderr if not run.stdout else "", sep="")
             return False
-        stamp.touch()
+        self.stamp.touch()
         return True
 
+
+def check(folder, options, paths, newest):
+    """How many of the sources pass, halved as long as their names clash."""
+    group = Group(folder, options, paths)
+    if group.passed(newest):
+        return len(paths)
+    group.write()
+    if len(paths) > 1 and not group.compiles():
+        half = (len(paths) + 1) // 2
+        return sum(
+            check(folder, options, part, newest)
+            for part in (paths[:half], paths[half:])
+        )
+    return len(paths) if group.tidy() else 0
+
+
+def main():
+    root, build = (pathlib.Path(arg).resolve() for arg in sys.argv[1:3])
+    commands = build / "compile_commands.json"
+    if not commands.exists():
+        sys.exit(
+            f"{commands} is missing: configure with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
+        )
+    sources = {}
+    for entry in json.loads(commands.read_text()):
+        path = pathlib.Path(entry["file"])
+        if not any(path.is_relative_to(root / f) for f in FOLDERS):
+            continue
+        # clang 14 cannot read the headers of libtorch 1.13 in C++20.
+        if not uses_torch(path, root):
+            sources.setdefault(path, options_of(entry))
+    if not sources:
+        sys.exit(f"{commands} has no source of {', '.join(FOLDERS)}")
+
+    shared = [CHECKS]
+    for folder in ("include", *FOLDERS):
+        shared += (root / folder).rglob("*.h")
+    newest = max(path.stat().st_mtime for path in shared)
+    stamps = build / "tidy"
+    stamps.mkdir(exist_ok=True)
+
+    alike = collections.defaultdict(list)
+    for path, options in sorted(sources.items()):
+        alike[path.parent, options].append(path)
+    tasks = [
+        (options, paths[n : n + MOST])
+        for (_, options), paths in alike.items()
+        for n in range(0, len(paths), MOST)
+    ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        passed = list(pool.map(tidy, sources))
-    print(f"{sum(passed)} of {len(passed)} files pass")
-    sys.exit(0 if all(passed) else 1)
+        passed = sum(pool.map(lambda task: check(stamps, *task, newest), tasks))
+    print(f"{passed} of {len(sources)} files pass")
+    sys.exit(0 if passed == len(sources) else 1)
 
 
 if __name__ == "__main__":
