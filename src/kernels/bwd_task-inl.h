@@ -367,8 +367,8 @@ inline void BackwardTask::StoreQueries(bool add) {
       }
     }
     if (call_.terms.rotate) {
-      kernels::RotateRowBack(*call_.terms.rotate, packed_.QueryAngles(t_.b),
-                             t_.first + i, d);
+      stream::RotateRow</*kBack=*/true>(
+          *call_.terms.rotate, packed_.QueryAngles(t_.b), t_.first + i, d);
     }
     // (q + u).k: u gets what q gets from the dot product, before the tables.
     for (size_t c = 0; c < g_.key_row.size(); ++c) {

@@ -158,9 +158,6 @@ int64_t DecayOrigin(const Rotation& rotation, const Shape& shape);
 // Rotates x[0 .. dim) in place by token `i` of the table.
 void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
                float* x);
-// The transpose: for gradients.
-void RotateRowBack(const Rotation& rotation, const RotationTable& table,
-                   int64_t i, float* x);
 
 // A bucket map laid out by rel = n - m, the way keys run: bucket[e] belongs to
 // rel = first + e, and saturates at both ends.

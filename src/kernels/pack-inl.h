@@ -18,6 +18,7 @@
 #include "core/threads.h"
 #include "kernels/by_rel-inl.h"
 #include "kernels/profile-inl.h"
+#include "kernels/stream_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -155,7 +156,7 @@ inline void PackedTables::LoadKey(int64_t b, int64_t h, int64_t j,
   const size_t at = static_cast<size_t>(j);
   call.k.Load(b, call.KvHead(h), tokens.source[at], row);
   if (call.terms.rotate) {
-    kernels::RotateRow(*call.terms.rotate, KeyAngles(b), j, row);
+    stream::RotateRow(*call.terms.rotate, KeyAngles(b), j, row);
   }
   if (extra > 0) {
     const ExtraDot& dot = *call.terms.extra_dot;
@@ -186,7 +187,7 @@ inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
     AddScaled(1.0F, u, dim, dot_row);
   }
   if (call.terms.rotate) {
-    kernels::RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
+    stream::RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
   }
   if (extra > 0) {
     const ExtraDot& dot = *call.terms.extra_dot;

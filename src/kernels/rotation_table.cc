@@ -60,44 +60,20 @@ RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,
       });
 }
 
-namespace {
-
-template <bool kBack>
-void TurnRow(const Rotation& r, const RotationTable& table, int64_t i,
-             float* x) {
-  const int64_t pairs = r.NumPairs();
-  const float* cos = table.cos.data() + i * pairs;
-  const float* sin = table.sin.data() + i * pairs;
-  x += r.first_channel;
-  if (r.layout == PairLayout::kHalves) {
-    float* x0 = x;
-    float* x1 = x + pairs;
-    for (int64_t p = 0; p < pairs; ++p) {
-      const float s = kBack ? -sin[p] : sin[p];
-      const float a = x0[p], b = x1[p];
-      x0[p] = a * cos[p] - b * s;
-      x1[p] = a * s + b * cos[p];
-    }
-  } else {
-    for (int64_t p = 0; p < pairs; ++p) {
-      const float s = kBack ? -sin[p] : sin[p];
-      const float a = x[2 * p], b = x[2 * p + 1];
-      x[2 * p] = a * cos[p] - b * s;
-      x[2 * p + 1] = a * s + b * cos[p];
-    }
-  }
-}
-
-}  // namespace
-
 void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
                float* x) {
-  TurnRow<false>(rotation, table, i, x);
-}
-
-void RotateRowBack(const Rotation& rotation, const RotationTable& table,
-                   int64_t i, float* x) {
-  TurnRow<true>(rotation, table, i, x);
+  const int64_t pairs = rotation.NumPairs();
+  const float* cos = table.cos.data() + i * pairs;
+  const float* sin = table.sin.data() + i * pairs;
+  const bool halves = rotation.layout == PairLayout::kHalves;
+  x += rotation.first_channel;
+  for (int64_t p = 0; p < pairs; ++p) {
+    float* first = halves ? x + p : x + 2 * p;
+    float* second = halves ? x + pairs + p : first + 1;
+    const float a = *first, b = *second;
+    *first = a * cos[p] - b * sin[p];
+    *second = a * sin[p] + b * cos[p];
+  }
 }
 
 }  // namespace locus::kernels

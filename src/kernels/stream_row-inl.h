@@ -84,16 +84,18 @@ HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
 }
 
 // y = the pairs of x rotated, (a, b) -> (a cos - b sin, a sin + b cos), with
-// cosines and sines [pairs]. Returns how many pairs it did: whole vectors only.
-// x and y begin at the first rotated channel and may be the same.
-template <typename T>
+// cosines and sines [pairs]; kBack: the other way round. Returns how many pairs
+// it did: whole vectors only. x and y begin at the first rotated channel and
+// may be the same.
+template <bool kBack = false, typename T>
 HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
                                  const float* sin, const T* x, float* y) {
   const int64_t pairs = rotation.NumPairs();
   const bool halves = rotation.layout == PairLayout::kHalves;
   int64_t p = 0;
   for (; p + kLanesI <= pairs; p += kLanesI) {
-    const VF c = hn::LoadU(kDF, cos + p), s = hn::LoadU(kDF, sin + p);
+    const VF c = hn::LoadU(kDF, cos + p), sine = hn::LoadU(kDF, sin + p);
+    const VF s = kBack ? hn::Neg(sine) : sine;
     VF a, b;
     if (halves) {
       a = LoadFloats(x + p);
@@ -114,18 +116,28 @@ HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
 }
 
 // Rotates a whole row x in place.
-inline void RotatePairs(const Rotation& rotation, const float* cos,
-                        const float* sin, float* x) {
+template <bool kBack = false>
+HWY_INLINE void RotatePairs(const Rotation& rotation, const float* cos,
+                            const float* sin, float* x) {
   x += rotation.first_channel;
   const int64_t pairs = rotation.NumPairs();
   const bool halves = rotation.layout == PairLayout::kHalves;
-  for (int64_t p = RotateVectors(rotation, cos, sin, x, x); p < pairs; ++p) {
+  for (int64_t p = RotateVectors<kBack>(rotation, cos, sin, x, x); p < pairs;
+       ++p) {
     float* first = halves ? x + p : x + 2 * p;
     float* second = halves ? x + pairs + p : first + 1;
-    const float a = *first, b = *second;
-    *first = a * cos[p] - b * sin[p];
-    *second = a * sin[p] + b * cos[p];
+    const float a = *first, b = *second, s = kBack ? -sin[p] : sin[p];
+    *first = a * cos[p] - b * s;
+    *second = a * s + b * cos[p];
   }
+}
+
+// The same by token i of a table. Back is the transpose: for gradients.
+template <bool kBack = false>
+void RotateRow(const Rotation& rotation, const kernels::RotationTable& table,
+               int64_t i, float* x) {
+  const int64_t at = i * rotation.NumPairs();
+  RotatePairs<kBack>(rotation, table.cos.data() + at, table.sin.data() + at, x);
 }
 
 }  // namespace stream
