@@ -262,39 +262,46 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
   }
 }
 
-// The same for `rows` queries. Few keys at a time, so that what the first rows
-// have brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB.
-// The last few rows ask for later keys once more, and find them on their way.
+// Calls f.operator()<kR, kFetch>(j, stop, r) for keys [j, stop) and rows
+// [r, r + kR) of all. Few keys at a time, so that what the first rows have
+// brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB. The
+// first rows ask for later keys; so do the last few, which find them on their
+// way.
 constexpr int64_t kKeysInL1 = 32;
+template <bool kFetch, typename F>
+HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
+                          const F& f) {
+  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+  for (int64_t j = begin; j < end; j += kKeysInL1) {
+    const int64_t stop = std::min(end, j + kKeysInL1);
+    int64_t r = 0;
+    if (rows >= kMost) {
+      f.template operator()<kSharedRows, kFetch>(j, stop, r);
+      r = kMost;
+    }
+    for (; r + kMost <= rows; r += kMost) {
+      f.template operator()<kSharedRows, false>(j, stop, r);
+    }
+    if (r + 2 <= rows) {
+      f.template operator()<2, kFetch>(j, stop, r);
+      r += 2;
+    }
+    if (r < rows) f.template operator()<1, kFetch>(j, stop, r);
+  }
+}
+
+// The same for `rows` queries.
 template <bool kFetch, typename T>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
              int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
-  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
   const int64_t far = keys.Far(depth);
-  for (int64_t j = begin; j < end; j += kKeysInL1) {
-    const int64_t stop = std::min(end, j + kKeysInL1);
-    float* to = s + (j - begin);
-    int64_t r = 0;
-    if (rows >= kMost) {
-      DotAllKeys<kSharedRows, kFetch>(keys, j, stop, q, ldq, depth, far, to,
-                                      lds);
-      r = kMost;
-    }
-    for (; r + kMost <= rows; r += kMost) {
-      DotAllKeys<kSharedRows, false>(keys, j, stop, q + r * ldq, ldq, depth,
-                                     far, to + r * lds, lds);
-    }
-    if (r + 2 <= rows) {
-      DotAllKeys<2, kFetch>(keys, j, stop, q + r * ldq, ldq, depth, far,
-                            to + r * lds, lds);
-      r += 2;
-    }
-    if (r < rows) {
-      DotAllKeys<1, kFetch>(keys, j, stop, q + r * ldq, ldq, depth, far,
-                            to + r * lds, lds);
-    }
-  }
+  ForBlocks<kFetch>(
+      begin, end, rows,
+      [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
+        DotAllKeys<kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth, far,
+                             s + r * lds + (j - begin), lds);
+      });
 }
 
 // out[r][0 .. kC vectors) += sum over keys [begin, end) of p[r][j - begin] v_j.
@@ -372,36 +379,18 @@ HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
 }
 
-// The same for `rows` rows, few keys at a time as in DotRows.
+// The same for `rows` rows.
 template <bool kFetch, typename T>
 void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
                  const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
                  int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
-  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
   const int64_t far = values.Far(dim);
-  for (int64_t j = begin; j < end; j += kKeysInL1) {
-    const int64_t stop = std::min(end, j + kKeysInL1);
-    const float* w = p + (j - begin);
-    int64_t r = 0;
-    if (rows >= kMost) {
-      AddAllColumns<kSharedRows, kFetch>(values, j, stop, w, ldp, dim, far, out,
-                                         ldo);
-      r = kMost;
-    }
-    for (; r + kMost <= rows; r += kMost) {
-      AddAllColumns<kSharedRows, false>(values, j, stop, w + r * ldp, ldp, dim,
-                                        far, out + r * ldo, ldo);
-    }
-    if (r + 2 <= rows) {
-      AddAllColumns<2, kFetch>(values, j, stop, w + r * ldp, ldp, dim, far,
-                               out + r * ldo, ldo);
-      r += 2;
-    }
-    if (r < rows) {
-      AddAllColumns<1, kFetch>(values, j, stop, w + r * ldp, ldp, dim, far,
-                               out + r * ldo, ldo);
-    }
-  }
+  ForBlocks<kFetch>(
+      begin, end, rows,
+      [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
+        AddAllColumns<kR, kAsk>(values, j, stop, p + r * ldp + (j - begin), ldp,
+                                dim, far, out + r * ldo, ldo);
+      });
 }
 
 }  // namespace stream

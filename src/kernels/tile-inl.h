@@ -288,16 +288,10 @@ inline void PackBlock(const float* rows, int64_t depth, float* block) {
     Transpose4(row, row + depth, row + 2 * depth, row + 3 * depth,
                static_cast<size_t>(depth), block + r, kRows);
   }
-  const float* rest = rows + kQuads * depth;
-  if constexpr (kRowsI - kQuads == 2) {
+  for (int64_t r = kQuads; r < kRowsI; ++r) {
     for (int64_t d = 0; d < depth; ++d) {
-      block[d * kRowsI + kQuads] = rest[d];
-      block[d * kRowsI + kQuads + 1] = rest[depth + d];
+      block[d * kRowsI + r] = rows[r * depth + d];
     }
-    return;
-  }
-  for (int64_t r = kQuads; r < kRowsI; ++r, rest += depth) {
-    for (int64_t d = 0; d < depth; ++d) block[d * kRowsI + r] = rest[d];
   }
 }
 
