@@ -259,21 +259,6 @@ inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
   return starts;
 }
 
-// Writes a row of the result, a contiguous tensor, in its type.
-inline void StoreResult(Tensor& out, int64_t row, const float* x, int64_t dim) {
-  if (out.dtype() == DType::kF32 || dim % kLanesI != 0) {
-    kernels::StoreRow(out, row, x, dim);
-    return;
-  }
-  const bool bf16 = out.dtype() == DType::kBF16;
-  uint16_t* to = out.MutableData<uint16_t>() + row * dim;
-  for (int64_t d = 0; d < dim; d += kLanesI) {
-    const VF v = hn::LoadU(kDF, x + d);
-    bf16 ? Narrow<DType::kBF16>(kDF, v, to + d)
-         : Narrow<DType::kF16>(kDF, v, to + d);
-  }
-}
-
 // Joins the chunks of row r in order and writes its result.
 inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
                     const RowState* states, const float* parts, int64_t chunks,
@@ -300,7 +285,7 @@ inline void JoinRow(const Plan& plan, int64_t b, int64_t kv, int64_t r,
   const bool nothing = total == 0.0F;
   SetScaled(nothing ? 0.0F : 1.0F / total, sum.data(), plan.value_pad,
             sum.data());
-  StoreResult(out, row, sum.data(), s.value_dim);
+  kernels::StoreRow(out, row, sum.data(), s.value_dim);
   if (lse == nullptr) return;
   lse[row] = nothing ? kMinusInf : LogSumExp({.ref = ref, .sum = total});
 }

@@ -275,7 +275,7 @@ inline void Plan::LoadQueries() {
           }
         }
         if (!angles.empty()) {
-          RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
+          stream::RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
         }
         SetScaled(scale, row, dim_pad, row);
         if (direct_keys && call.k.dtype() == DType::kBF16) {

@@ -67,7 +67,8 @@ HWY_INLINE hn::Vec<D> Widen(D d, const uint16_t* from) {
 }
 
 // A number whose upper half is `value` rounded to bf16; the lower half means
-// nothing. A NaN must be quiet, as results of arithmetic are: it is cut short.
+// nothing. A NaN becomes a quiet one: what tells a signalling one from infinity
+// may lie in the lower half.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundUpperHalf(D /*d*/,
                                                            hn::Vec<D> value) {
@@ -76,10 +77,11 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundUpperHalf(D /*d*/,
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
   const auto is_number = hn::RebindMask(du, hn::Eq(value, value));
-  return hn::IfThenElse(is_number, rounded, bits);
+  return hn::IfThenElse(is_number, rounded,
+                        hn::Or(bits, hn::Set(du, 0x400000)));
 }
 
-// One vector of results of arithmetic as kType.
+// One vector as kType.
 template <DType kType, class D>
 HWY_INLINE void Narrow(D d, hn::Vec<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> d16;

@@ -1,4 +1,4 @@
-// Cosines and sines of a call's tokens, and rows turned by them.
+// Cosines and sines of a call's tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -58,22 +58,6 @@ RotationTable::RotationTable(const Rotation& r, const Tokens& tokens,
           }
         }
       });
-}
-
-void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
-               float* x) {
-  const int64_t pairs = rotation.NumPairs();
-  const float* cos = table.cos.data() + i * pairs;
-  const float* sin = table.sin.data() + i * pairs;
-  const bool halves = rotation.layout == PairLayout::kHalves;
-  x += rotation.first_channel;
-  for (int64_t p = 0; p < pairs; ++p) {
-    float* first = halves ? x + p : x + 2 * p;
-    float* second = halves ? x + pairs + p : first + 1;
-    const float a = *first, b = *second;
-    *first = a * cos[p] - b * sin[p];
-    *second = a * sin[p] + b * cos[p];
-  }
 }
 
 }  // namespace locus::kernels

@@ -1,63 +1,73 @@
-// Rows in and out: of any element type, as floats.
-#include <bit>
+// Rows in and out: of any element type, as floats, and turned.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "core/fail.h"
 #include "kernels/call.h"
 
-namespace locus::kernels {
-namespace {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rows.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+//
+#include "kernels/rotate-inl.h"
 
-float FromBF16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
 
-// Branch-free half to float: shift the fields into place and let a multiply fix
-// the exponent bias, subnormals included. Infinities and NaNs are patched.
-float FromF16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
-  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFFU) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
-  uint32_t out = std::bit_cast<uint32_t>(scaled);
-  if (magnitude >= 0x0F800000U) out = magnitude | 0x70000000U;
-  return std::bit_cast<float>(out | sign);
-}
-
-uint16_t ToBF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return static_cast<uint16_t>((bits >> 16) | 64U);
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-// Rounds to nearest, ties to even.
-uint16_t ToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000U;
-  uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (value != value) return static_cast<uint16_t>(sign | 0x7E00U);
-  // From 65520 on it rounds to infinity.
-  if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
-  if (magnitude < 0x38800000U) {
-    // Below 2^-14 the last place is 2^-24, that of 0.5 in float: adding 0.5
-    // rounds there.
-    const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
-    magnitude = std::bit_cast<uint32_t>(rounded) - 0x3F000000U;
-    return static_cast<uint16_t>(sign | magnitude);
+template <DType kType>
+HWY_INLINE void WidenAs(const uint16_t* from, int64_t count, float* to) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    hn::StoreU(Widen<kType>(d, from + n), d, to + n);
   }
-  // 13 bits fewer, and an exponent that counts from 15 instead of 127.
-  magnitude += 0xFFFU + ((magnitude >> 13) & 1U);
-  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000U) >> 13));
+  for (; n < count; ++n) hn::StoreU(Widen<kType>(d1, from + n), d1, to + n);
 }
 
-template <typename Convert>
-void LoadNarrow(const void* data, int64_t stride, int64_t dim, float* dst,
-                const Convert& convert) {
-  const auto* src = static_cast<const uint16_t*>(data);
-  for (int64_t d = 0; d < dim; ++d) dst[d] = convert(src[d * stride]);
+template <DType kType>
+HWY_INLINE void NarrowAs(const float* from, int64_t count, uint16_t* to) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    Narrow<kType>(d, hn::LoadU(d, from + n), to + n);
+  }
+  for (; n < count; ++n) Narrow<kType>(d1, hn::LoadU(d1, from + n), to + n);
 }
 
-}  // namespace
+// `count` numbers of dtype, kBF16 or kF16, as floats and back.
+void WidenRow(const uint16_t* from, int64_t count, DType dtype, float* to) {
+  dtype == DType::kBF16 ? WidenAs<DType::kBF16>(from, count, to)
+                        : WidenAs<DType::kF16>(from, count, to);
+}
+void NarrowRow(const float* from, int64_t count, DType dtype, uint16_t* to) {
+  dtype == DType::kBF16 ? NarrowAs<DType::kBF16>(from, count, to)
+                        : NarrowAs<DType::kF16>(from, count, to);
+}
+
+void TurnRow(float* x, const float* cos, const float* sin, int64_t pairs,
+             PairLayout layout) {
+  RotateRowInPlace(x, cos, sin, pairs, layout, /*back=*/false);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace locus {
+HWY_EXPORT(WidenRow);
+HWY_EXPORT(NarrowRow);
+HWY_EXPORT(TurnRow);
+
+namespace kernels {
 
 Rows::Rows(const Tensor& t)
     : data_(t.Raw()), dtype_(t.dtype()), dim_(t.size(3)) {
@@ -85,13 +95,23 @@ void Rows::Load(int64_t b, int64_t h, int64_t i, float* dst) const {
       break;
     }
     case DType::kBF16:
-      LoadNarrow(static_cast<const uint16_t*>(data_) + at, step, dim_, dst,
-                 FromBF16);
+    case DType::kF16: {
+      const uint16_t* src = static_cast<const uint16_t*>(data_) + at;
+      if (step == 1) {
+        HWY_DYNAMIC_DISPATCH(WidenRow)(src, dim_, dtype_, dst);
+        break;
+      }
+      uint16_t adjacent[64];
+      constexpr int64_t kMost = static_cast<int64_t>(std::size(adjacent));
+      for (int64_t first = 0; first < dim_; first += kMost) {
+        const int64_t count = std::min(kMost, dim_ - first);
+        for (int64_t d = 0; d < count; ++d) {
+          adjacent[d] = src[(first + d) * step];
+        }
+        HWY_DYNAMIC_DISPATCH(WidenRow)(adjacent, count, dtype_, dst + first);
+      }
       break;
-    case DType::kF16:
-      LoadNarrow(static_cast<const uint16_t*>(data_) + at, step, dim_, dst,
-                 FromF16);
-      break;
+    }
   }
 }
 
@@ -104,12 +124,19 @@ void StoreFloats(const float* src, int64_t count, DType dtype, void* dst) {
       std::copy_n(src, count, static_cast<double*>(dst));
       break;
     case DType::kBF16:
-      std::transform(src, src + count, static_cast<uint16_t*>(dst), ToBF16);
-      break;
     case DType::kF16:
-      std::transform(src, src + count, static_cast<uint16_t*>(dst), ToF16);
+      HWY_DYNAMIC_DISPATCH(NarrowRow)
+      (src, count, dtype, static_cast<uint16_t*>(dst));
       break;
   }
+}
+
+void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
+               float* x) {
+  const int64_t pairs = rotation.NumPairs(), at = i * pairs;
+  HWY_DYNAMIC_DISPATCH(TurnRow)
+  (x + rotation.first_channel, table.cos.data() + at, table.sin.data() + at,
+   pairs, rotation.layout);
 }
 
 void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
@@ -175,4 +202,6 @@ AttentionResult NewResult(const CallSizes& s, DType dtype, bool with_lse) {
   return small;
 }
 
-}  // namespace locus::kernels
+}  // namespace kernels
+}  // namespace locus
+#endif

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/call.h"
+#include "kernels/rotate-inl.h"
 #include "kernels/stream-inl.h"
 #include "locus/terms.h"
 
@@ -84,18 +85,14 @@ HWY_INLINE void LoadPairs(const hwy::float16_t* x, VF& a, VF& b) {
 }
 
 // y = the pairs of x rotated, (a, b) -> (a cos - b sin, a sin + b cos), with
-// cosines and sines [pairs]; kBack: the other way round. Returns how many pairs
-// it did: whole vectors only. x and y begin at the first rotated channel and
-// may be the same.
-template <bool kBack = false, typename T>
-HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
-                                 const float* sin, const T* x, float* y) {
+// cosines and sines [pairs], of which there are whole vectors. x and y begin at
+// the first rotated channel.
+template <typename T>
+HWY_INLINE void RotateVectors(const Rotation& rotation, const float* cos,
+                              const float* sin, const T* x, float* y) {
   const int64_t pairs = rotation.NumPairs();
   const bool halves = rotation.layout == PairLayout::kHalves;
-  int64_t p = 0;
-  for (; p + kLanesI <= pairs; p += kLanesI) {
-    const VF c = hn::LoadU(kDF, cos + p), sine = hn::LoadU(kDF, sin + p);
-    const VF s = kBack ? hn::Neg(sine) : sine;
+  for (int64_t p = 0; p < pairs; p += kLanesI) {
     VF a, b;
     if (halves) {
       a = LoadFloats(x + p);
@@ -103,41 +100,29 @@ HWY_INLINE int64_t RotateVectors(const Rotation& rotation, const float* cos,
     } else {
       LoadPairs(x + 2 * p, a, b);
     }
-    const VF turned_a = hn::NegMulAdd(b, s, hn::Mul(a, c));
-    const VF turned_b = hn::MulAdd(a, s, hn::Mul(b, c));
+    TurnVectors</*kBack=*/false>(kDF, cos + p, sin + p, a, b);
     if (halves) {
-      hn::StoreU(turned_a, kDF, y + p);
-      hn::StoreU(turned_b, kDF, y + pairs + p);
+      hn::StoreU(a, kDF, y + p);
+      hn::StoreU(b, kDF, y + pairs + p);
     } else {
-      hn::StoreInterleaved2(turned_a, turned_b, kDF, y + 2 * p);
+      hn::StoreInterleaved2(a, b, kDF, y + 2 * p);
     }
   }
-  return p;
 }
 
-// Rotates a whole row x in place.
-template <bool kBack = false>
+// Rotates a whole row x in place. Back is the transpose: for gradients.
 HWY_INLINE void RotatePairs(const Rotation& rotation, const float* cos,
-                            const float* sin, float* x) {
-  x += rotation.first_channel;
-  const int64_t pairs = rotation.NumPairs();
-  const bool halves = rotation.layout == PairLayout::kHalves;
-  for (int64_t p = RotateVectors<kBack>(rotation, cos, sin, x, x); p < pairs;
-       ++p) {
-    float* first = halves ? x + p : x + 2 * p;
-    float* second = halves ? x + pairs + p : first + 1;
-    const float a = *first, b = *second, s = kBack ? -sin[p] : sin[p];
-    *first = a * cos[p] - b * s;
-    *second = a * s + b * cos[p];
-  }
+                            const float* sin, float* x, bool back = false) {
+  RotateRowInPlace(x + rotation.first_channel, cos, sin, rotation.NumPairs(),
+                   rotation.layout, back);
 }
 
-// The same by token i of a table. Back is the transpose: for gradients.
-template <bool kBack = false>
-void RotateRow(const Rotation& rotation, const kernels::RotationTable& table,
-               int64_t i, float* x) {
+// The same by token i of a table.
+inline void RotateRow(const Rotation& rotation,
+                      const kernels::RotationTable& table, int64_t i, float* x,
+                      bool back = false) {
   const int64_t at = i * rotation.NumPairs();
-  RotatePairs<kBack>(rotation, table.cos.data() + at, table.sin.data() + at, x);
+  RotatePairs(rotation, table.cos.data() + at, table.sin.data() + at, x, back);
 }
 
 }  // namespace stream
