@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <bit>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -71,6 +73,13 @@ void RefuseGrad(const char* name, nb::handle array) {
             name + ".detach()");
 }
 
+[[noreturn]] void RefuseElements(const char* name, nb::handle array) {
+  TypeError(std::string(name) +
+            " must be an array of float32, bfloat16, float16 or float64, "
+            "its elements are " +
+            Text(nb::getattr(array, "dtype", nb::none())));
+}
+
 // Why an object could not be imported.
 [[noreturn]] void Refuse(const char* name, nb::handle array) {
   if (IsTorch(array)) {
@@ -80,6 +89,8 @@ void RefuseGrad(const char* name, nb::handle array) {
                 ": Locus runs on the CPU, so pass " + name + ".cpu()");
     }
   }
+  // Objects, and numbers whose bytes are in the other order.
+  if (IsNumpy(array)) RefuseElements(name, array);
   TypeError(std::string(name) +
             " must be a NumPy array or another array on the CPU that speaks "
             "DLPack, got " +
@@ -90,13 +101,7 @@ template <typename Array>
 Tensor AsTensor(const char* name, const Array& array, nb::handle source,
                 std::optional<DType> as, std::shared_ptr<const void> owner) {
   const std::optional<DType> dtype = as ? as : DTypeOf(array.dtype());
-  if (!dtype) {
-    const nb::object its = nb::getattr(source, "dtype", nb::none());
-    TypeError(std::string(name) +
-              " must be an array of float32, bfloat16, float16 or float64, "
-              "its elements are " +
-              Text(its));
-  }
+  if (!dtype) RefuseElements(name, source);
   std::vector<int64_t> shape(array.ndim()), strides(array.ndim());
   for (size_t i = 0; i < array.ndim(); ++i) {
     shape[i] = static_cast<int64_t>(array.shape(i));
@@ -191,6 +196,50 @@ Writable::Writable(const char* name, nb::handle array) {
   tensor_ = AsTensor(name, array_, array, std::nullopt, nullptr);
 }
 
+namespace {
+
+// Whether no exponent is the largest, which NaN and infinity have. Compared as
+// words: compilers put that into vectors.
+template <typename Word, typename T>
+bool AllBelow(Word exponent, const T* values, int64_t count) {
+  Word found = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    const Word bits = std::bit_cast<Word>(values[n]);
+    found |= static_cast<Word>((bits & exponent) == exponent);
+  }
+  return found == 0;
+}
+
+// Of a contiguous tensor.
+bool AllFinite(const Tensor& x) {
+  const int64_t count = x.NumElements();
+  switch (x.dtype()) {
+    case DType::kF64:
+      return AllBelow(uint64_t{0x7FF} << 52, x.Data<double>(), count);
+    case DType::kF32:
+      return AllBelow(uint32_t{0xFF} << 23, x.Data<float>(), count);
+    case DType::kBF16:
+      return AllBelow(uint16_t{0x7F80}, x.Data<uint16_t>(), count);
+    case DType::kF16:
+      return AllBelow(uint16_t{0x7C00}, x.Data<uint16_t>(), count);
+  }
+  return true;
+}
+
+// Every call that is given such a table would return NaN and say nothing.
+void CheckFinite(const char* name, const Tensor& tensor) {
+  if (AllFinite(tensor.To(tensor.dtype()))) return;
+  for (double value : tensor.ToVector()) {
+    if (std::isfinite(value)) continue;
+    const std::string text =
+        std::string(name) + " " + tensor.Describe() +
+        " holds a value that is not finite: " + Text(nb::float_(value));
+    throw nb::value_error(text.c_str());
+  }
+}
+
+}  // namespace
+
 Tensor Table(const char* name, nb::handle array) {
   if (array.is_none()) return {};
   nb::object source = nb::borrow(array);
@@ -201,6 +250,7 @@ Tensor Table(const char* name, nb::handle array) {
   }
   auto kept = std::make_unique<Borrowed>(name, source);
   const Tensor tensor = kept->tensor();
+  CheckFinite(name, tensor);
   // Tensors may end on any thread.
   const std::shared_ptr<const void> owner(kept.release(), [](Borrowed* array) {
     if (!nb::is_alive()) return;

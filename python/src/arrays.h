@@ -62,7 +62,8 @@ class Writable {
 };
 
 // A table of an encoding: keeps the Python object alive as long as the tensor.
-// None gives an undefined tensor; lists and numbers are converted.
+// None gives an undefined tensor; lists and numbers are converted. Throws where
+// a value is not finite.
 Tensor Table(const char* name, nb::handle array);
 
 // In the framework of `like`: NumPy, PyTorch, or what its array namespace

@@ -94,6 +94,8 @@ MISTAKES = {
     "mixed types": (ValueError, "f16", lambda: (X, X.astype(np.float16), X)),
     "lengths differ": (ValueError, "do not match", lambda: (X, X[:, :, :3], X)),
     "heads": (ValueError, "heads|match", lambda: (X, normal(1, 3, 5, 8), X)),
+    "byte order": (TypeError, "k .* elements are >f4", lambda: (X, X.astype(">f4"), X)),
+    "objects": (TypeError, "v .* are object", lambda: (X, X, X.astype(object))),
 }
 
 

@@ -160,6 +160,16 @@ MISTAKES = {
         "nan",
         lambda: locus.Alibi(2, slopes=[1.0, float("nan")]),
     ),
+    "nan table": (
+        ValueError,
+        r"table f64 \[2, 2\] holds a value that is not finite: nan",
+        lambda: locus.T5Bias([[1.0, 2.0], [float("nan"), 3.0]]),
+    ),
+    "infinite column": (
+        ValueError,
+        r"rows f32 \[4, 2\].*: -inf",
+        lambda: locus.KeyOffset(np.full((4, 4), -np.inf, np.float32)[:, ::2]),
+    ),
     "kernel": (
         ValueError,
         '"cubic"',
@@ -175,6 +185,19 @@ def test_mistakes(name):
     error, words, make = MISTAKES[name]
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_parameters_are_finite(dtype, value):
+    for info in locus.encodings():
+        encoding = info.example(heads=4, head_dim=16, length=16)
+        good = {n: np.array(p, dtype) for n, p in encoding.params().items()}
+        for name in good:
+            bad = {n: p.copy() for n, p in good.items()}
+            bad[name].flat[-1] = value
+            with pytest.raises(ValueError, match=rf"^{name} .* not finite: {value}$"):
+                encoding.with_params(bad)
 
 
 def test_check():

@@ -119,6 +119,14 @@ def test_training_reaches_every_parameter(name):
         assert p.grad.abs().max() > 0, label
 
 
+def test_a_table_that_diverged_is_named():
+    module = lt.T5Bias(HEADS)
+    with torch.no_grad():
+        next(module.parameters())[3, 1] = torch.nan
+    with pytest.raises(ValueError, match=r"table f32 .* not finite: nan"):
+        module(*qkv())
+
+
 def test_settings_show():
     text = repr(lt.T5Bias(HEADS, buckets=16, bidirectional=True))
     assert "buckets=16" in text and "bidirectional=True" in text
