@@ -84,8 +84,9 @@ class SegmentWalk {
 
  private:
   HWY_INLINE MD Inside(VD x) const {
-    return hn::And(hn::Ge(x, hn::Set(kDD, low_)),
-                   hn::Lt(x, hn::Set(kDD, high_)));
+    const MD above = hn::Ge(x, hn::Set(kDD, low_));
+    if (at_ == knots_.size()) return above;  // infinity too
+    return hn::And(above, hn::Lt(x, hn::Set(kDD, high_)));
   }
   void SetBounds() {
     constexpr double kFar = std::numeric_limits<double>::infinity();

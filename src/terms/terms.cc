@@ -2,6 +2,7 @@
 #include "locus/terms.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/fail.h"
 
@@ -135,6 +136,21 @@ void CheckBias(const Bias& bias, const Shape& shape) {
            segments, profile.base.Describe(), profile.slope.Describe());
     }
     CheckHeads("the bias profile", profile.base, shape.q_heads);
+    for (const auto* row : {&profile.distance, &profile.row_gain}) {
+      for (double value : *row) {
+        if (!std::isfinite(value)) {
+          Fail("the bias profile holds a value that is not finite: {}", value);
+        }
+      }
+    }
+    double last = -std::numeric_limits<double>::infinity();
+    for (double knot : profile.knots) {
+      if (!(knot >= last)) {
+        Fail("the knots of a bias profile must ascend, got {} after {}", knot,
+             last);
+      }
+      last = knot;
+    }
     const int64_t reach =
         std::max(std::abs(shape.min_offset), std::abs(shape.max_offset));
     if (reach >= static_cast<int64_t>(profile.distance.size())) {

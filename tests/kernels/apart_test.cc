@@ -1,4 +1,5 @@
-// Biases by two-dimensional offsets, and with a token that stands apart.
+// Biases by two-dimensional offsets, with a token that stands apart, and by a
+// profile.
 #include <numeric>
 
 #include "kernels/compare.h"
@@ -107,6 +108,24 @@ TEST(ApartTest, TablesEqualReferenceForward) {
                 "or with a token apart; a bias may have both");
     }
   }
+}
+
+// Far keys and the gains of late queries overflow together: x is infinite, in
+// the last segment, and its slope hides the key.
+TEST(ApartTest, ProfilesThatOverflowEqualReference) {
+  constexpr int64_t kLength = 300;
+  Call call = Biased(BucketMap::Clip(-1, 1), kLength);
+  const std::vector<double> base = {0.2, -0.1, 0.4, 0.0};
+  const std::vector<double> slope = {0.5, 0.1, -0.3, -1.0};
+  BiasProfile profile{.knots = {0.5, 0.5, 7.0},
+                      .base = Tensor::From({1, 4}, base),
+                      .slope = Tensor::From({1, 4}, slope)};
+  for (int64_t n = 0; n < kLength; ++n) {
+    profile.distance.push_back(n < 40 ? 0.1 * static_cast<double>(n) : 1e200);
+    profile.row_gain.push_back(n < 200 ? 1.0 : 1e200);
+  }
+  call.terms.bias = profile;
+  OnEveryTarget([&] { ExpectForwardEqualsReference(call); });
 }
 
 }  // namespace

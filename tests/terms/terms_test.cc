@@ -217,6 +217,17 @@ TEST(TermsTest, RefusesBadBiases) {
   EXPECT_EQ(refusal(p),
             "the bias profile covers query positions 1 .. 10, but the call has "
             "0 .. 9");
+  p = ExampleProfile();
+  p.row_gain[3] = INFINITY;
+  EXPECT_EQ(refusal(p),
+            "the bias profile holds a value that is not finite: inf");
+  p = ExampleProfile();
+  p.knots = {0.5, 0.25};
+  EXPECT_EQ(refusal(p),
+            "the knots of a bias profile must ascend, got 0.25 after 0.5");
+  p.knots = {0.5, NAN};
+  EXPECT_EQ(refusal(p),
+            "the knots of a bias profile must ascend, got nan after 0.5");
 }
 
 TEST(TermsTest, NamesFollowTheOrderOfTheComputation) {
