@@ -201,34 +201,48 @@ namespace {
 // Whether no exponent is the largest, which NaN and infinity have. Compared as
 // words: compilers put that into vectors.
 template <typename Word, typename T>
-bool AllBelow(Word exponent, const T* values, int64_t count) {
+bool AllBelow(Word exponent, const T* values, int64_t count, int64_t step) {
   Word found = 0;
-  for (int64_t n = 0; n < count; ++n) {
-    const Word bits = std::bit_cast<Word>(values[n]);
-    found |= static_cast<Word>((bits & exponent) == exponent);
+  const auto look = [&](T value) {
+    found |=
+        static_cast<Word>((std::bit_cast<Word>(value) & exponent) == exponent);
+  };
+  if (step == 1) {
+    for (int64_t n = 0; n < count; ++n) look(values[n]);
+  } else {
+    for (int64_t n = 0; n < count; ++n) look(values[n * step]);
   }
   return found == 0;
 }
 
-// Of a contiguous tensor.
-bool AllFinite(const Tensor& x) {
-  const int64_t count = x.NumElements();
+// Of a tensor with any strides, from element `at` and axis `axis` on.
+bool AllFinite(const Tensor& x, int axis = 0, int64_t at = 0) {
+  if (axis + 1 < x.rank()) {
+    for (int64_t n = 0; n < x.size(axis); ++n) {
+      const int64_t step = x.strides()[static_cast<size_t>(axis)];
+      if (!AllFinite(x, axis + 1, at + n * step)) return false;
+    }
+    return true;
+  }
+  const int64_t count = x.rank() == 0 ? 1 : x.size(axis);
+  const int64_t step = x.rank() == 0 ? 1 : x.strides().back();
   switch (x.dtype()) {
     case DType::kF64:
-      return AllBelow(uint64_t{0x7FF} << 52, x.Data<double>(), count);
+      return AllBelow(uint64_t{0x7FF} << 52, x.Data<double>() + at, count,
+                      step);
     case DType::kF32:
-      return AllBelow(uint32_t{0xFF} << 23, x.Data<float>(), count);
+      return AllBelow(uint32_t{0xFF} << 23, x.Data<float>() + at, count, step);
     case DType::kBF16:
-      return AllBelow(uint16_t{0x7F80}, x.Data<uint16_t>(), count);
+      return AllBelow(uint16_t{0x7F80}, x.Data<uint16_t>() + at, count, step);
     case DType::kF16:
-      return AllBelow(uint16_t{0x7C00}, x.Data<uint16_t>(), count);
+      return AllBelow(uint16_t{0x7C00}, x.Data<uint16_t>() + at, count, step);
   }
   return true;
 }
 
 // Every call that is given such a table would return NaN and say nothing.
 void CheckFinite(const char* name, const Tensor& tensor) {
-  if (AllFinite(tensor.To(tensor.dtype()))) return;
+  if (AllFinite(tensor)) return;
   for (double value : tensor.ToVector()) {
     if (std::isfinite(value)) continue;
     const std::string text =
