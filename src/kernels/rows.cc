@@ -17,38 +17,26 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-template <DType kType>
-HWY_INLINE void WidenAs(const uint16_t* from, int64_t count, float* to) {
+template <DType kFrom, DType kTo, typename T, typename U>
+HWY_INLINE void Convert(const T* from, int64_t count, U* to) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t n = 0;
   for (; n + lanes <= count; n += lanes) {
-    hn::StoreU(Widen<kType>(d, from + n), d, to + n);
+    StoreAs<kTo>(d, LoadAs<kFrom>(d, from + n), to + n);
   }
-  for (; n < count; ++n) hn::StoreU(Widen<kType>(d1, from + n), d1, to + n);
-}
-
-template <DType kType>
-HWY_INLINE void NarrowAs(const float* from, int64_t count, uint16_t* to) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 1> d1;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) {
-    Narrow<kType>(d, hn::LoadU(d, from + n), to + n);
-  }
-  for (; n < count; ++n) Narrow<kType>(d1, hn::LoadU(d1, from + n), to + n);
+  for (; n < count; ++n) StoreAs<kTo>(d1, LoadAs<kFrom>(d1, from + n), to + n);
 }
 
 // `count` numbers of dtype, kBF16 or kF16, as floats and back.
 void WidenRow(const uint16_t* from, int64_t count, DType dtype, float* to) {
-  dtype == DType::kBF16 ? WidenAs<DType::kBF16>(from, count, to)
-                        : WidenAs<DType::kF16>(from, count, to);
+  dtype == DType::kBF16 ? Convert<DType::kBF16, DType::kF32>(from, count, to)
+                        : Convert<DType::kF16, DType::kF32>(from, count, to);
 }
 void NarrowRow(const float* from, int64_t count, DType dtype, uint16_t* to) {
-  dtype == DType::kBF16 ? NarrowAs<DType::kBF16>(from, count, to)
-                        : NarrowAs<DType::kF16>(from, count, to);
+  dtype == DType::kBF16 ? Convert<DType::kF32, DType::kBF16>(from, count, to)
+                        : Convert<DType::kF32, DType::kF16>(from, count, to);
 }
 
 void TurnRow(float* x, const float* cos, const float* sin, int64_t pairs,

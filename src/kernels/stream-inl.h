@@ -290,7 +290,7 @@ HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
   }
 }
 
-// The same for `rows` queries.
+// DotAllKeys for `rows` queries.
 template <bool kFetch, typename T>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
@@ -379,7 +379,7 @@ HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
 }
 
-// The same for `rows` rows.
+// AddAllColumns for `rows` rows.
 template <bool kFetch, typename T>
 void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
                  const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
