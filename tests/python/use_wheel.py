@@ -10,6 +10,10 @@ import numpy as np
 import locus
 
 assert importlib.metadata.version("locus") == locus.__version__
+about = importlib.metadata.metadata("locus")
+assert about["License-Expression"] == "Apache-2.0", about
+licence = importlib.metadata.distribution("locus").read_text("licenses/LICENSE")
+assert licence and "Apache License" in licence, "the wheel lacks its licence"
 package = pathlib.Path(locus.__file__).parent
 assert "site-packages" in package.parts, package
 for name in ("py.typed", "_locus.pyi"):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the wheel, installs it into a new virtual environment beside NumPy
-# alone, and uses it there.
+# alone, and uses it there. The sources that are distributed carry the licence.
 #
 #   wheel.sh REPOSITORY WORK PYTHON
 set -eu
@@ -11,6 +11,12 @@ mkdir -p "$work"
 CMAKE_CXX_COMPILER_LAUNCHER=ccache "$python" -m pip wheel --quiet \
   --disable-pip-version-check --no-build-isolation --no-deps \
   --wheel-dir "$work/dist" --config-settings=build-dir="$work/build" "$repository"
+(cd "$repository" && "$python" -c '
+import sys
+from scikit_build_core.build import build_sdist
+build_sdist(sys.argv[1])' "$work/dist")
+tar -tzf "$work"/dist/*.tar.gz | grep -q '^[^/]*/LICENSE$' ||
+  { echo "the source distribution lacks LICENSE" >&2; exit 1; }
 numpy=$("$python" -c 'import numpy; print(numpy.__version__)')
 "$python" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
