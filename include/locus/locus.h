@@ -25,6 +25,7 @@
 #include "locus/encodings/tupe.h"
 #include "locus/encodings/xpos.h"
 #include "locus/error.h"
+#include "locus/files.h"
 #include "locus/kv_cache.h"
 #include "locus/linear_attention.h"
 #include "locus/machine.h"
@@ -34,6 +35,7 @@
 #include "locus/simd.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
+#include "locus/text.h"
 #include "locus/threads.h"
 #include "locus/version.h"
 

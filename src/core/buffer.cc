@@ -1,34 +1,51 @@
 #include "core/buffer.h"
 
+#include <pthread.h>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <new>
-#include <thread>
-#include <vector>
 
 namespace locus {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 
+// Below this the allocator is quick by itself. Above it, what a thread frees
+// may go back to the system, and the other cores are interrupted to forget it.
+constexpr int64_t kLargeFloats = int64_t{16} << 10;
+
 struct Block {
   float* data = nullptr;
   int64_t floats = 0;
-  std::thread::id owner = {};  // the thread that released it
+  const void* owner = nullptr;  // of the thread that released it
 };
 
+// An address that no other thread has.
+const void* ThisThread() {
+  static thread_local char place;
+  return &place;
+}
+
+// Large arrays on large pages: walking a panel then misses the TLB a thousand
+// times less often.
+constexpr size_t AlignmentFor(size_t bytes) {
+  return bytes >= kLargePage ? kLargePage : 64;
+}
+
 Block Allocate(int64_t floats) {
-  // Large arrays on large pages: walking a panel then misses the TLB a
-  // thousand times less often.
-  const size_t wanted = static_cast<size_t>(floats) * sizeof(float);
-  const size_t align = wanted >= kLargePage ? kLargePage : 64;
-  const size_t bytes = (wanted + align - 1) / align * align;
-  auto* data = static_cast<float*>(std::aligned_alloc(align, bytes));
-  if (data == nullptr) throw std::bad_alloc();
+  const auto whole = [](size_t bytes, size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+  };
+  const size_t lines = whole(static_cast<size_t>(floats) * sizeof(float), 64);
+  const size_t align = AlignmentFor(lines);
+  const size_t bytes = whole(lines, align);
+  auto* data =
+      static_cast<float*>(::operator new(bytes, std::align_val_t(align)));
 #ifdef MADV_HUGEPAGE
   if (align == kLargePage) {
     madvise(data, bytes, MADV_HUGEPAGE);  // a hint: may fail
@@ -37,36 +54,31 @@ Block Allocate(int64_t floats) {
   return {.data = data, .floats = static_cast<int64_t>(bytes / sizeof(float))};
 }
 
-// Large blocks between calls.
+void Free(const Block& block) {
+  const size_t bytes = static_cast<size_t>(block.floats) * sizeof(float);
+  ::operator delete(block.data, std::align_val_t(AlignmentFor(bytes)));
+}
+
+// Large blocks between calls. It neither allocates nor throws.
 class Store {
  public:
-  static Store& Get() {
-    // Never destroyed: buffers of other threads may outlive static destruction.
-    static auto* store = new Store();
-    return *store;
-  }
-
   // The smallest block that is large enough and not twice as large as needed;
   // of equals one that this thread released, the latest, which may still be in
   // its cache.
   Block Take(int64_t floats) {
-    const std::thread::id self = std::this_thread::get_id();
+    const void* self = ThisThread();
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto better = [self](const Block& a, const Block& b) {
       if (a.floats != b.floats) return a.floats < b.floats;
       return a.owner == self && b.owner != self;
     };
-    size_t best = blocks_.size();
-    for (size_t n = blocks_.size(); n-- > 0;) {
+    size_t best = count_;
+    for (size_t n = count_; n-- > 0;) {
       const int64_t size = blocks_[n].floats;
       if (size < floats || size > 2 * floats) continue;
-      if (best == blocks_.size() || better(blocks_[n], blocks_[best])) best = n;
+      if (best == count_ || better(blocks_[n], blocks_[best])) best = n;
     }
-    if (best == blocks_.size()) return {};
-    const Block block = blocks_[best];
-    blocks_.erase(blocks_.begin() + static_cast<int64_t>(best));
-    held_ -= block.floats;
-    return block;
+    return best == count_ ? Block{} : Remove(best);
   }
 
   // Gives up what has lain there longest to make room. Returns false if the
@@ -74,34 +86,49 @@ class Store {
   bool Keep(Block block) {
     if (block.floats > kMostFloats) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
-    while (held_ + block.floats > kMostFloats) {
-      held_ -= blocks_.front().floats;
-      std::free(blocks_.front().data);
-      blocks_.erase(blocks_.begin());
-    }
-    block.owner = std::this_thread::get_id();
-    blocks_.push_back(block);
+    while (held_ + block.floats > kMostFloats) Free(Remove(0));
+    block.owner = ThisThread();
+    blocks_[count_++] = block;
     held_ += block.floats;
     return true;
   }
+
+  // Around a fork, so that the child finds the blocks in order and the lock
+  // free.
+  void Lock() { mutex_.lock(); }
+  void Unlock() { mutex_.unlock(); }
 
  private:
   // 128 MiB: q and k of 4096 tokens, 32 and 8 heads of 128 channels, rotated.
   // New pages cost three times what rotating them does.
   static constexpr int64_t kMostFloats = int64_t{32} << 20;
 
+  Block Remove(size_t at) {
+    const Block block = blocks_[at];
+    std::copy(blocks_.begin() + at + 1, blocks_.begin() + count_,
+              blocks_.begin() + at);
+    --count_;
+    held_ -= block.floats;
+    return block;
+  }
+
   std::mutex mutex_;
-  std::vector<Block> blocks_;  // in the order in which they came
+  // In the order in which they came; none is smaller than kLargeFloats.
+  std::array<Block, kMostFloats / kLargeFloats> blocks_;
+  size_t count_ = 0;
   int64_t held_ = 0;
 };
 
-// Below this the allocator is quick by itself. Above it, what a thread frees
-// may go back to the system, and the other cores are interrupted to forget it.
-constexpr int64_t kLargeFloats = int64_t{16} << 10;
+// Made when the library is loaded and, having no destructor, never destroyed:
+// buffers of other threads may outlive static destruction.
+constinit Store store;
 
-void Release(Block block) {
-  if (block.floats >= kLargeFloats && Store::Get().Keep(block)) return;
-  std::free(block.data);
+[[maybe_unused]] const int kStoreForkHandler = pthread_atfork(
+    [] { store.Lock(); }, [] { store.Unlock(); }, [] { store.Unlock(); });
+
+void Release(const Block& block) {
+  if (block.floats >= kLargeFloats && store.Keep(block)) return;
+  Free(block);
 }
 
 }  // namespace
@@ -113,7 +140,7 @@ FloatBuffer::~FloatBuffer() {
 void FloatBuffer::Resize(int64_t count) {
   if (count <= capacity_) return;
   Block block;
-  if (count >= kLargeFloats) block = Store::Get().Take(count);
+  if (count >= kLargeFloats) block = store.Take(count);
   if (block.data == nullptr) block = Allocate(count);
   if (data_ != nullptr) Release({.data = data_, .floats = capacity_});
   data_ = block.data;

@@ -1,14 +1,17 @@
 #include "core/threads.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
-#include <memory>
+#include <cstddef>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "locus/threads.h"
 
@@ -31,131 +34,215 @@ bool SoonReady(const Ready& ready) {
   return false;
 }
 
-// One ParallelFor call. Helpers hold a share, so that a helper that wakes up
-// late finds an exhausted counter instead of a dead object.
-struct Job {
-  Job(int64_t n, const std::function<void(int64_t)>& t) : count(n), task(&t) {}
+struct Job;
+thread_local Job* current_job = nullptr;  // whose tasks this thread runs
+thread_local InterruptCheck interrupt_check = nullptr;
 
-  // Runs tasks until none are left.
-  void Work() {
-    int64_t mine = 0;
-    for (;;) {
-      const int64_t at = next.fetch_add(1, std::memory_order_relaxed);
-      if (at >= count) break;
-      (*task)(at);
-      ++mine;
-    }
-    if (mine == 0) return;
-    if (done.fetch_add(mine, std::memory_order_acq_rel) + mine == count) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      finished.notify_all();
+// While one lives, this thread runs tasks of a job.
+class Inside {
+ public:
+  explicit Inside(Job* job) : before_(std::exchange(current_job, job)) {}
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() { current_job = before_; }
+
+ private:
+  Job* before_;
+};
+
+// What ends a task of a job that has failed elsewhere.
+struct Cancelled {};
+
+// One ParallelFor call, on its caller's stack.
+struct Job {
+  Job(int64_t n, TaskRef t) : count(n), task(t) {}
+
+  // Runs tasks until none are left or one has thrown.
+  void Work() noexcept {
+    const Inside inside(this);
+    try {
+      for (;;) {
+        const int64_t at = next.fetch_add(1, std::memory_order_relaxed);
+        if (at >= count) return;
+        CheckInterrupt();
+        task(at);
+      }
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      if (!failed.exchange(true)) error = std::current_exception();
     }
   }
 
-  void Wait() {
-    const auto all_done = [this] {
-      return done.load(std::memory_order_acquire) == count;
-    };
-    if (SoonReady(all_done)) return;
-    std::unique_lock<std::mutex> lock(mutex);
-    finished.wait(lock, all_done);
+  // To the caller, when nobody works any more.
+  void Rethrow() const {
+    if (error) std::rethrow_exception(error);
   }
 
   const int64_t count;
-  const std::function<void(int64_t)>* task;
+  const TaskRef task;
   std::atomic<int64_t> next{0};
-  std::atomic<int64_t> done{0};
-  std::mutex mutex;
-  std::condition_variable finished;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;  // the first
+
+  // The pool's. A helper is counted in `helpers` before it leaves `wanted`, and
+  // does not touch the job once it has left `helpers`.
+  std::atomic<int> wanted{0};  // helpers that may still join
+  std::atomic<int> helpers{0};
+  Job* later = nullptr;  // in the queue
 };
 
-thread_local bool inside_task = false;
+// Threads that help with jobs. It owns no job: whoever offers one takes it back
+// before it ends, and nothing is left in the queue.
+class Pool {
+ public:
+  // Never destroyed: worker threads may outlive static destruction.
+  static Pool& Get() {
+    alignas(Pool) static std::byte memory[sizeof(Pool)];
+    static auto* pool = new (memory) Pool();
+    return *pool;
+  }
+
+  // A forked process has none of the threads, and the lock may have been held
+  // by one of them: begins anew.
+  static void ResetInChild() { new (&Get()) Pool(); }
+
+  // Asks `helpers` workers to join the job; fewer, if threads cannot be
+  // started.
+  void Offer(Job& job, int helpers) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (workers_ < helpers && StartWorker()) ++workers_;
+    helpers = std::min(helpers, workers_);
+    if (helpers == 0) return;
+    job.wanted.store(helpers, std::memory_order_relaxed);
+    (last_ == nullptr ? first_ : last_->later) = &job;
+    last_ = &job;
+    queued_.store(true, std::memory_order_release);
+    for (int h = std::min(helpers, sleeping_); h > 0; --h) wake_.notify_one();
+  }
+
+  // Lets no more workers join, and waits for those that have.
+  void TakeBack(Job& job) {
+    if (job.wanted.load(std::memory_order_acquire) > 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (job.wanted.load(std::memory_order_relaxed) > 0) Remove(job);
+    }
+    const auto alone = [&job] { return job.helpers.load() == 0; };
+    if (SoonReady(alone)) return;
+    ++waiting_;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      left_.wait(lock, alone);
+    }
+    --waiting_;
+  }
+
+ private:
+  bool StartWorker() {
+    try {
+      std::thread([this] {
+        for (;;) {
+          Job& job = Join();
+          job.Work();
+          Leave(job);
+        }
+      }).detach();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  Job& Join() {
+    SoonReady([this] { return queued_.load(std::memory_order_acquire); });
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++sleeping_;
+    wake_.wait(lock, [this] { return first_ != nullptr; });
+    --sleeping_;
+    Job& job = *first_;
+    const int wanted = job.wanted.load(std::memory_order_relaxed) - 1;
+    if (wanted == 0) Remove(job);
+    job.helpers.fetch_add(1, std::memory_order_relaxed);
+    job.wanted.store(wanted, std::memory_order_release);
+    return job;
+  }
+
+  // Who waits has said so before it looked at the helpers a last time: either
+  // it sees that this one has left, or this one sees that it waits.
+  void Leave(Job& job) {
+    if (job.helpers.fetch_sub(1) > 1 || waiting_.load() == 0) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    left_.notify_all();
+  }
+
+  void Remove(Job& job) {
+    Job* before = nullptr;
+    for (Job* at = first_; at != &job; at = at->later) before = at;
+    (before == nullptr ? first_ : before->later) = job.later;
+    if (last_ == &job) last_ = before;
+    queued_.store(first_ != nullptr, std::memory_order_relaxed);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;  // a job is there
+  std::condition_variable left_;  // a job's last helper has left
+  Job* first_ = nullptr;          // those that want helpers
+  Job* last_ = nullptr;
+  std::atomic<bool> queued_{false};  // any there, for those without the lock
+  int workers_ = 0;
+  int sleeping_ = 0;
+  std::atomic<int> waiting_{0};  // callers who wait for helpers to leave
+};
+
+// When the library is loaded, before there are threads that could fork: a
+// process forked while the pool is being made would wait for it forever.
+[[maybe_unused]] const int kPoolForkHandler = [] {
+  Pool::Get();
+  return pthread_atfork(nullptr, nullptr, Pool::ResetInChild);
+}();
 
 // Of the host; nullptr: the pool's.
 std::atomic<Team> host_team{nullptr};
 
-// A thread's share of a job.
-void WorkInside(Job& job) {
-  inside_task = true;
-  job.Work();
-  inside_task = false;
-}
-
-class Pool {
- public:
-  static Pool& Get() {
-    // Never destroyed: worker threads may outlive static destruction.
-    static Pool* pool = new Pool();
-    return *pool;
-  }
-
-  // Asks `helpers` workers to join the job.
-  void Share(const std::shared_ptr<Job>& job, int helpers) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    while (workers_ < helpers) {
-      std::thread([this] { Serve(); }).detach();
-      ++workers_;
-    }
-    for (int h = 0; h < helpers; ++h) queue_.push_back(job);
-    queued_.fetch_add(helpers, std::memory_order_release);
-    for (int h = std::min(helpers, sleeping_); h > 0; --h) wake_.notify_one();
-  }
-
- private:
-  void Serve() {
-    inside_task = true;
-    for (;;) Take()->Work();
-  }
-
-  std::shared_ptr<Job> Take() {
-    SoonReady([this] { return queued_.load(std::memory_order_acquire) > 0; });
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++sleeping_;
-    wake_.wait(lock, [this] { return !queue_.empty(); });
-    --sleeping_;
-    std::shared_ptr<Job> job = std::move(queue_.front());
-    queue_.pop_front();
-    queued_.fetch_sub(1, std::memory_order_relaxed);
-    return job;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> queue_;
-  std::atomic<int> queued_{0};  // its size, for those who wait without the lock
-  int workers_ = 0;
-  int sleeping_ = 0;
-};
-
 }  // namespace
 
-void ParallelFor(int64_t count, int threads,
-                 const std::function<void(int64_t)>& task) {
+void ParallelFor(int64_t count, int threads, TaskRef task) {
   if (threads > count) threads = static_cast<int>(count);
-  if (threads <= 1 || inside_task) {
-    for (int64_t at = 0; at < count; ++at) task(at);
+  if (threads <= 1 || current_job != nullptr) {
+    for (int64_t at = 0; at < count; ++at) {
+      CheckInterrupt();
+      task(at);
+    }
     return;
   }
+  Job job(count, task);
   if (const Team team = host_team.load(std::memory_order_relaxed)) {
-    Job job(count, task);
     team(
-        threads, [](void* mine) { WorkInside(*static_cast<Job*>(mine)); },
-        &job);
-    return;
+        threads, [](void* mine) { static_cast<Job*>(mine)->Work(); }, &job);
+  } else {
+    Pool& pool = Pool::Get();
+    pool.Offer(job, threads - 1);
+    job.Work();
+    pool.TakeBack(job);
   }
-  const auto job = std::make_shared<Job>(count, task);
-  Pool::Get().Share(job, threads - 1);
-  WorkInside(*job);
-  job->Wait();
+  job.Rethrow();
+}
+
+void CheckInterrupt() {
+  if (interrupt_check != nullptr) interrupt_check();
+  if (current_job != nullptr &&
+      current_job->failed.load(std::memory_order_relaxed)) {
+    throw Cancelled();
+  }
+}
+
+InterruptCheck SetInterruptCheck(InterruptCheck check) {
+  return std::exchange(interrupt_check, check);
 }
 
 void UseTeam(Team team) { host_team.store(team, std::memory_order_relaxed); }
 
 int NumThreads(int requested) {
-  if (requested > 0) return requested;
-  // Asked once: the answer takes longer than a short call.
-  static const unsigned int cores = std::thread::hardware_concurrency();
-  return cores == 0 ? 1 : static_cast<int>(cores);
+  return requested > 0 ? requested : UsableCpus();
 }
 
 }  // namespace locus

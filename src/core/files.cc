@@ -1,0 +1,243 @@
+#include "locus/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <set>
+
+#include "locus/text.h"
+
+namespace locus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".part";
+
+// A path as it may stand in a message.
+std::string Shown(const std::string& path) { return EscapeControls(path); }
+
+[[noreturn]] void Refuse(const std::string& path, const char* why, int code) {
+  throw OutputError(fmt::format("cannot write '{}': {}", Shown(path), why),
+                    code);
+}
+
+// A new name in the folder of `path`: "model.safetensors.1234-0.part".
+std::string Beside(const std::string& path) {
+  static std::atomic<int> count = 0;
+  // File systems allow 255 bytes; the rest is for the numbers.
+  constexpr size_t kMostName = 200;
+  const fs::path whole(path);
+  return (whole.parent_path() /
+          fmt::format("{}.{}-{}{}",
+                      whole.filename().string().substr(0, kMostName), getpid(),
+                      count++, kEnding))
+      .string();
+}
+
+// Outputs that are not finished.
+class Unfinished {
+ public:
+  static Unfinished& Get() {
+    // Never destroyed: AbandonOutputs may run while the process ends.
+    static auto* all = new Unfinished();
+    return *all;
+  }
+  // Calls `make` with new names beside `path` until one is free; returns that
+  // name, or "" with errno set.
+  template <typename Make>
+  std::string Add(const std::string& path, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    // A process that was killed may have left files under the same numbers.
+    constexpr int kTries = 100;
+    for (int n = 0; n < kTries; ++n) {
+      std::string beside = Beside(path);
+      if (make(beside.c_str())) return *paths_.insert(beside).first;
+      if (errno != EEXIST) break;
+    }
+    return "";
+  }
+  // Removes the output from the disk.
+  void Remove(const std::string& beside) {
+    const std::lock_guard lock(mutex_);
+    std::error_code ignored;  // somebody may have removed it
+    fs::remove_all(beside, ignored);
+    paths_.erase(beside);
+  }
+  // Gives the output its name; returns errno.
+  int Rename(const std::string& beside, const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    if (rename(beside.c_str(), path.c_str()) != 0) return errno;
+    paths_.erase(beside);
+    return 0;
+  }
+  void Abandon() {
+    mutex_.lock();  // for good
+    for (const std::string& path : paths_) {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> paths_;
+};
+
+// The regular file, there or not, that writing to `path` means.
+std::string Resolve(const std::string& path) {
+  if (fs::path(path).filename().empty()) {
+    Refuse(path, "that is no name of a file", EISDIR);
+  }
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return path;
+    Refuse(path, std::strerror(errno), errno);
+  }
+  std::string target = path;
+  if (S_ISLNK(status.st_mode)) {
+    std::error_code error;
+    target = fs::canonical(path, error).string();
+    if (error || stat(target.c_str(), &status) != 0) {
+      Refuse(path, "it is a symbolic link that points to no file", ENOENT);
+    }
+  }
+  if (S_ISDIR(status.st_mode)) Refuse(path, "it is a folder", EISDIR);
+  if (!S_ISREG(status.st_mode)) {
+    Refuse(path, "it exists and is not a regular file", EINVAL);
+  }
+  return target;
+}
+
+// A new name reaches the disk with its folder.
+void SyncFolder(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  const int folder = open(parent.empty() ? "." : parent.c_str(),
+                          O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;  // it may be written to and not be read
+  const int synced = fsync(folder);
+  const int error = errno;
+  close(folder);
+  // Some file systems cannot.
+  if (synced != 0 && error != EINVAL && error != ENOTSUP) {
+    Refuse(path, std::strerror(error), error);
+  }
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::string& path) : path_(Resolve(path)) {
+  beside_ = Unfinished::Get().Add(path_, [this](const char* name) {
+    file_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return file_ >= 0;
+  });
+  if (beside_.empty()) Refuse(path, std::strerror(errno), errno);
+  // What is replaced keeps its permissions.
+  struct stat old {};
+  if (stat(path_.c_str(), &old) == 0) fchmod(file_, old.st_mode & 07777);
+}
+
+OutputFile::~OutputFile() {
+  if (file_ >= 0) close(file_);
+  if (!beside_.empty()) Unfinished::Get().Remove(beside_);
+}
+
+void OutputFile::Broken(const char* what) {
+  const int error = errno;
+  throw OutputError(fmt::format("cannot {} '{}': {}", what, Shown(path_),
+                                std::strerror(error)),
+                    error);
+}
+
+void OutputFile::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) Broken("write");
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void OutputFile::Write(std::string_view text) {
+  Write(std::as_bytes(std::span(text)));
+}
+
+void OutputFile::Finish() {
+  if (fsync(file_) != 0) Broken("write");
+  const int file = file_;
+  file_ = -1;
+  if (close(file) != 0) Broken("write");
+  errno = Unfinished::Get().Rename(beside_, path_);
+  if (errno != 0) Broken("rename");
+  beside_.clear();
+  SyncFolder(path_);
+}
+
+OutputFolder::OutputFolder(const std::string& path) : path_(path) {
+  // "folder/" means "folder".
+  if (fs::path(path_).filename().empty()) {
+    path_ = fs::path(path_).parent_path().string();
+  }
+  if (fs::exists(fs::symlink_status(path_))) {
+    throw OutputError(
+        fmt::format("'{}' exists; files of an index go into a new folder",
+                    Shown(path)),
+        EEXIST);
+  }
+  beside_ = Unfinished::Get().Add(
+      path_, [](const char* name) { return mkdir(name, 0777) == 0; });
+  if (!beside_.empty()) return;
+  const int error = errno;
+  throw OutputError(fmt::format("cannot create the folder '{}': {}",
+                                Shown(path), std::strerror(error)),
+                    error);
+}
+
+OutputFolder::~OutputFolder() {
+  if (!beside_.empty()) Unfinished::Get().Remove(beside_);
+}
+
+std::string OutputFolder::File(const std::string& name) const {
+  return (fs::path(beside_) / name).string();
+}
+
+void OutputFolder::Finish() {
+  const int error = Unfinished::Get().Rename(beside_, path_);
+  if (error != 0) Refuse(path_, std::strerror(error), error);
+  beside_.clear();
+  SyncFolder(path_);
+}
+
+void WriteOutput(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.Write(text);
+  file.Finish();
+}
+
+void CheckOutput(const std::string& path) { const OutputFile probe(path); }
+
+bool IsUnfinishedOutput(std::string_view name) {
+  // NAME.PROCESS-NUMBER.part
+  if (!name.ends_with(kEnding)) return false;
+  name.remove_suffix(kEnding.size());
+  for (const char mark : {'-', '.'}) {
+    const size_t at = name.find_last_not_of("0123456789");
+    if (at == std::string_view::npos || at + 1 == name.size() ||
+        name[at] != mark) {
+      return false;
+    }
+    name = name.substr(0, at);
+  }
+  return !name.empty();
+}
+
+void AbandonOutputs() { Unfinished::Get().Abandon(); }
+
+}  // namespace locus
