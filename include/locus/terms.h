@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,6 +33,15 @@
 #include "locus/tensor.h"
 
 namespace locus {
+
+// -------------------------------------------------------------- positions
+
+// Positions of tokens lie in this range, so that the offset m - n of any two,
+// and a few steps beyond it, fit an int64.
+inline constexpr int64_t kLowestPosition =
+    std::numeric_limits<int64_t>::min() / 4;
+inline constexpr int64_t kHighestPosition =
+    std::numeric_limits<int64_t>::max() / 4;
 
 // ---------------------------------------------------------------- buckets
 
@@ -63,8 +73,9 @@ struct BucketMap {
     int32_t step = 0;
   };
 
-  static constexpr int64_t kLowest = std::numeric_limits<int64_t>::min() / 4;
-  static constexpr int64_t kHighest = std::numeric_limits<int64_t>::max() / 4;
+  // The offsets that occur between two positions.
+  static constexpr int64_t kLowest = kLowestPosition - kHighestPosition;
+  static constexpr int64_t kHighest = kHighestPosition - kLowestPosition;
 
   int32_t count = 0;              // number of buckets, special ones included
   int64_t min_offset = kLowest;   // offsets outside [min_offset, max_offset]
@@ -83,8 +94,9 @@ struct BucketMap {
   // maps give the upper half of the buckets to keys after the query.
   static BucketMap T5(int64_t num_buckets, int64_t max_distance,
                       bool bidirectional);
-  // DeBERTa-v2: exact up to position_buckets / 2, then logarithmic up to
-  // `max_relative_positions`; bucket = clip(B(m - n) + span, 0, 2 span - 1).
+  // DeBERTa-v2: exact up to position_buckets / 2 (rounded down), then
+  // logarithmic up to `max_relative_positions`;
+  // bucket = clip(B(m - n) + span, 0, 2 span - 1).
   // position_buckets = 0 means no logarithm: span = max_relative_positions.
   static BucketMap Deberta(int64_t position_buckets,
                            int64_t max_relative_positions);
@@ -133,17 +145,27 @@ struct Axis {
   int64_t modulus = 0;
 };
 
+// Positions first, first + step, first + 2 step, ...
+struct TextPositions {
+  int64_t first = 0;
+  int64_t step = 1;
+};
+
 // Rotates pair p of q and k by coordinate(axis[p]) * theta[p]:
 //   (a, b) -> gain * (a cos - b sin, a sin + b cos).
 // With `log_decay`, pair p of the dot product is further multiplied by
 // exp(log_decay[p] * (m - n)) (xPos).
 struct Rotation {
   PairLayout layout = PairLayout::kInterleaved;
-  int64_t rotary_dim = 0;              // channels that rotate, 2 a pair
-  int64_t first_channel = 0;           // the rest pass through unchanged
-  std::vector<double> theta = {};      // [rotary_dim / 2] radians per position
-  std::vector<int32_t> axis = {};      // [rotary_dim / 2]; empty: all on axis 0
-  std::vector<Axis> axes = {};         // empty: one axis, the position itself
+  int64_t rotary_dim = 0;          // channels that rotate, 2 a pair
+  int64_t first_channel = 0;       // the rest pass through unchanged
+  std::vector<double> theta = {};  // [rotary_dim / 2] radians per position
+  std::vector<int32_t> axis = {};  // [rotary_dim / 2]; empty: all on axis 0
+  std::vector<Axis> axes = {};     // empty: one axis, the position itself
+  // Only positions from here on are packed, that is, read by `axes`; those
+  // below are text, and every coordinate is the position itself. 0: all are
+  // read by `axes`.
+  int64_t packed_from = 0;
   std::vector<double> log_decay = {};  // [rotary_dim / 2]; empty: none
   double gain = 1.0;                   // multiplies cos and sin, of q and of k
   AngleMode angles = AngleMode::kExact;
@@ -157,6 +179,9 @@ struct Rotation {
            (layout == PairLayout::kInterleaved ? 1 : rotary_dim / 2);
   }
   int64_t Coordinate(int64_t p, int64_t position) const;
+  // Where text goes on after tokens at these positions: by one after the last;
+  // if that is packed, with every coordinate one above the largest of all.
+  TextPositions After(std::span<const int64_t> positions) const;
   // Cosines and sines of one position, times `gain`: [rotary_dim / 2] each.
   void CosSin(int64_t position, double* cos, double* sin) const;
   // Equal ids rotate equally: keys cached under one id must not meet queries
@@ -285,6 +310,12 @@ struct Shape {
   int64_t max_k_pos = 0;
   int64_t min_offset = 0;
   int64_t max_offset = 0;
+  // Whether causality and a window compare positions, or else indices, and
+  // whether the positions of every sequence rise from token to token.
+  bool causal = false;
+  bool windowed = false;
+  bool by_index = false;
+  bool rising = true;
 
   // Positions 0 .. length - 1 on both sides; causal sees offsets >= 0 only.
   static Shape SelfAttention(int64_t heads, int64_t head_dim, int64_t length,

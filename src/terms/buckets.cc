@@ -69,9 +69,11 @@ std::vector<DistancePiece> T5Distances(int64_t num_buckets,
   return pieces;
 }
 
-// He et al. 2021, as published with DeBERTa-v2: n up to mid = B / 2, then
+// He et al. 2021, as published with DeBERTa-v2: n up to mid = floor(B / 2),
+// then
 //   mid + ceil( ln(n / mid) / ln((M - 1) / mid) * (mid - 1) ).
-// Bucket mid + k starts above n = mid * ratio^((k - 1) / (mid - 1)).
+// Bucket mid + k starts above n = mid * ratio^((k - 1) / (mid - 1)); with
+// mid = 1 there is no other bucket than mid.
 std::vector<DistancePiece> DebertaDistances(int64_t position_buckets,
                                             int64_t max_positions) {
   const int64_t mid = position_buckets / 2;
@@ -79,8 +81,12 @@ std::vector<DistancePiece> DebertaDistances(int64_t position_buckets,
   pieces.push_back({.start = 0, .first = 0, .step = 1});
   const long double ratio = static_cast<long double>(max_positions - 1) /
                             static_cast<long double>(mid);
-  // k = mid is one past the last bucket: the far end of the negative side.
-  for (int64_t k = 1; k <= mid; ++k) {
+  if (mid == 1) {
+    PushPiece(pieces, {.start = 1, .first = 1, .step = 0});
+    return pieces;
+  }
+  // Bucket B is one past the last: the far end of the negative side.
+  for (int64_t k = 1; k <= position_buckets - mid; ++k) {
     const long double power =
         static_cast<long double>(k - 1) / static_cast<long double>(mid - 1);
     const int64_t start =
@@ -198,12 +204,12 @@ BucketMap BucketMap::Deberta(int64_t position_buckets,
     map.pieces = clip.pieces;
     return map;
   }
-  if (position_buckets < 4 || position_buckets % 2 != 0 ||
+  if (position_buckets < 2 ||
       max_relative_positions - 1 <= position_buckets / 2 ||
       max_relative_positions > (int64_t{1} << 40)) {
     Fail(
-        "DeBERTa log buckets need an even position_buckets of at least 4 and "
-        "max_relative_positions above {}, got {} and {}",
+        "DeBERTa log buckets need a position_buckets of at least 2 and "
+        "max_relative_positions above {} (and at most 2^40), got {} and {}",
         position_buckets / 2 + 1, position_buckets, max_relative_positions);
   }
   const auto distances =

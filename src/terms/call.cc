@@ -25,9 +25,9 @@ int64_t SpanStep(const char* what, std::span<const int64_t> span, int64_t batch,
 
 void CheckPositions(const char* what, std::span<const int64_t> positions) {
   for (int64_t p : positions) {
-    if (p < BucketMap::kLowest || p > BucketMap::kHighest) {
-      Fail("{} must lie in [{}, {}], got {}", what, BucketMap::kLowest,
-           BucketMap::kHighest, p);
+    if (p < kLowestPosition || p > kHighestPosition) {
+      Fail("{} must lie in [{}, {}], got {}", what, kLowestPosition,
+           kHighestPosition, p);
     }
   }
 }
@@ -36,8 +36,12 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   if (o.scale && !std::isfinite(*o.scale)) {
     Fail("scale must be finite, got {}", *o.scale);
   }
-  if (!std::isfinite(o.softcap) || o.softcap < 0.0) {
-    Fail("softcap must be 0 (off) or positive, got {}", o.softcap);
+  // The kernels divide by it and multiply with it in float32.
+  constexpr double kLargestCap = 1e18;
+  if (o.softcap != 0.0 &&
+      !(o.softcap >= 1 / kLargestCap && o.softcap <= kLargestCap)) {
+    Fail("softcap must be 0 (off) or lie in [{:g}, {:g}], got {}",
+         1 / kLargestCap, kLargestCap, o.softcap);
   }
   if (o.window && (o.window->left < 0 || o.window->right < 0)) {
     Fail("a window reaches {} back and {} ahead: neither may be negative",
@@ -70,21 +74,24 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
 struct Range {
   bool empty() const { return lo > hi; }
   void Add(int64_t x) {
+    rising = rising && x > hi;
     lo = std::min(lo, x);
     hi = std::max(hi, x);
   }
   void Add(const Range& r) {
+    rising = rising && r.rising;
     lo = std::min(lo, r.lo);
     hi = std::max(hi, r.hi);
   }
   // What m - n can be, m of `q` and n of `k`.
   static Range Offsets(const Range& q, const Range& k) {
     if (q.empty() || k.empty()) return {};
-    return {q.lo - k.hi, q.hi - k.lo};
+    return {.lo = q.lo - k.hi, .hi = q.hi - k.lo};
   }
 
   int64_t lo = std::numeric_limits<int64_t>::max();
   int64_t hi = -std::numeric_limits<int64_t>::max();
+  bool rising = true;  // each was greater than those before
 };
 
 // The positions of each segment among `count` tokens.
@@ -140,32 +147,33 @@ CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
       key_lengths_(o.key_lengths),
       q_seg_(o.q_segments),
       k_seg_(o.k_segments),
-      q_start_(std::max<int64_t>(s.k_len - s.q_len, 0)),
+      q_len_(s.q_len),
+      k_len_(s.k_len),
       q_step_(SpanStep("q_positions", q_pos_, s.batch, s.q_len)),
       k_step_(SpanStep("k_positions", k_pos_, s.batch, s.k_len)),
       q_seg_step_(SpanStep("q_segments", q_seg_, s.batch, s.q_len)),
       k_seg_step_(SpanStep("k_segments", k_seg_, s.batch, s.k_len)),
       causal_(o.causal),
+      by_index_(o.by_index && !(q_pos_.empty() && k_pos_.empty())),
       window_(o.window) {}
 
 bool CallMask::Visible(int64_t b, int64_t i, int64_t j) const {
-  if (!key_lengths_.empty() && j >= key_lengths_[static_cast<size_t>(b)]) {
-    return false;
-  }
+  if (j >= Keys(b)) return false;
   if (!q_seg_.empty() && q_seg_[static_cast<size_t>(b * q_seg_step_ + i)] !=
                              k_seg_[static_cast<size_t>(b * k_seg_step_ + j)]) {
     return false;
   }
-  const int64_t offset = QPos(b, i) - KPos(b, j);
+  const int64_t offset = QPlace(b, i) - KPlace(b, j);
   if (causal_ && offset < 0) return false;
   return !window_ || (offset <= window_->left && -offset <= window_->right);
 }
 
 Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
   Range all_q, all_k, offsets;
-  for (int64_t b = 0; b < s.batch; ++b) {
-    const int64_t keys =
-        key_lengths_.empty() ? s.k_len : key_lengths_[static_cast<size_t>(b)];
+  bool rising = true;
+  // An empty batch has the positions that a sequence of it would have.
+  for (int64_t b = 0; b < std::max<int64_t>(s.batch, 1); ++b) {
+    const int64_t keys = Keys(b);
     Range q, k;
     // Positions that are counted rise: the ends tell all.
     const int64_t q_by = q_pos_.empty() ? std::max<int64_t>(s.q_len - 1, 1) : 1;
@@ -175,6 +183,7 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
     all_q.Add(q);
     all_k.Add(k);
     if (q_seg_.empty()) {
+      rising = rising && q.rising && k.rising;
       offsets.Add(Range::Offsets(q, k));
     } else {
       // Pairs of different segments are not seen, however far apart they lie.
@@ -190,6 +199,11 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
             return k_seg_[static_cast<size_t>(b * k_seg_step_ + j)];
           },
           [&](int64_t j) { return KPos(b, j); });
+      for (const auto* ranges : {&queries, &present}) {
+        for (const auto& [segment, range] : *ranges) {
+          rising = rising && range.rising;
+        }
+      }
       for (const auto& [segment, range] : queries) {
         const auto other = present.find(segment);
         if (other == present.end()) continue;
@@ -201,15 +215,17 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
       break;  // all alike
     }
   }
+  // Without tokens any position will do, best one of those given.
+  if (all_k.empty() && all_q.empty() && s.k_len > 0) all_k.Add(KPos(0, 0));
   if (all_q.empty()) all_q.Add(all_k.empty() ? 0 : all_k.lo);
   if (all_k.empty()) all_k.Add(all_q.lo);
-  if (causal_) offsets.lo = std::max<int64_t>(offsets.lo, 0);
-  if (window_) {
+  if (causal_ && !by_index_) offsets.lo = std::max<int64_t>(offsets.lo, 0);
+  if (window_ && !by_index_) {
     offsets.lo = std::max(offsets.lo, -window_->right);
     offsets.hi = std::min(offsets.hi, window_->left);
   }
   // No pair is visible: any one offset will do.
-  if (offsets.empty()) offsets = {0, 0};
+  if (offsets.empty()) offsets = {.lo = 0, .hi = 0};
   return {.q_heads = s.q_heads,
           .kv_heads = s.kv_heads,
           .head_dim = s.head_dim,
@@ -219,7 +235,11 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
           .min_k_pos = all_k.lo,
           .max_k_pos = all_k.hi,
           .min_offset = offsets.lo,
-          .max_offset = offsets.hi};
+          .max_offset = offsets.hi,
+          .causal = causal_ && !by_index_,
+          .windowed = window_ && !by_index_,
+          .by_index = by_index_,
+          .rising = rising};
 }
 
 PackedTokens Pack(std::span<const int64_t> lengths) {

@@ -1,4 +1,5 @@
 // Angles of a rotation, its id, and packed positions.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -28,15 +29,37 @@ class Hash {
   uint64_t state_ = 0xCBF29CE484222325;
 };
 
+int64_t CoordinateOf(const Axis& axis, int64_t position) {
+  const int64_t quotient = position / axis.divisor;
+  return axis.modulus == 0 ? quotient : quotient % axis.modulus;
+}
+
 }  // namespace
 
 int64_t Rotation::Coordinate(int64_t p, int64_t position) const {
-  if (axes.empty()) return position;
+  if (axes.empty() || position < packed_from) return position;
   const Axis& a =
       axes[axis.empty() ? 0
                         : static_cast<size_t>(axis[static_cast<size_t>(p)])];
-  const int64_t quotient = position / a.divisor;
-  return a.modulus == 0 ? quotient : quotient % a.modulus;
+  return CoordinateOf(a, position);
+}
+
+TextPositions Rotation::After(std::span<const int64_t> positions) const {
+  if (positions.empty()) return {};
+  if (packed_from == 0 || positions.back() < packed_from) {
+    return {.first = positions.back() + 1};
+  }
+  int64_t largest = 0, step = 0;
+  for (const Axis& a : axes) {
+    step += a.divisor;
+    for (int64_t position : positions) {
+      // Text may be further along than a coordinate can be: past all positions.
+      largest = std::max(largest, position < packed_from
+                                      ? std::min(position, a.modulus)
+                                      : CoordinateOf(a, position));
+    }
+  }
+  return {.first = packed_from + (largest + 1) * step, .step = step};
 }
 
 void Rotation::CosSin(int64_t position, double* cos, double* sin) const {
@@ -72,6 +95,7 @@ uint64_t Rotation::Id() const {
     hash.Add(a.divisor);
     hash.Add(a.modulus);
   }
+  hash.Add(packed_from);
   hash.Add(static_cast<uint64_t>(log_decay.size()));
   for (double d : log_decay) hash.Add(d);
   hash.Add(gain);
@@ -86,7 +110,7 @@ int64_t PackPosition(int64_t t, int64_t h, int64_t w) {
            kPackedAxis - 1, t, h, w);
     }
   }
-  return (t * kPackedAxis + h) * kPackedAxis + w;
+  return kPackedFrom + (t * kPackedAxis + h) * kPackedAxis + w;
 }
 
 }  // namespace locus

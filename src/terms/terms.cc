@@ -5,9 +5,43 @@
 #include <limits>
 
 #include "core/fail.h"
+#include "locus/rotary.h"
 
 namespace locus {
 namespace {
+
+// What numbers may be multiplied by. The kernels compute in float32, which ends
+// at 3.4e38: a dot product of 64 channels of f16 (2.7e11 at most), or any
+// offset (4.6e18), stays finite times this.
+constexpr double kLargestFactor = 1e18;
+
+void CheckFactor(const char* what, double factor) {
+  if (!(std::abs(factor) <= kLargestFactor)) {
+    Fail("{} must lie in [{:g}, {:g}], got {}", what, -kLargestFactor,
+         kLargestFactor, factor);
+  }
+}
+
+// The scale at the query positions of a call; it is monotonic between them.
+void CheckScale(const Scale& scale, const Shape& shape) {
+  CheckFactor("the scale", scale.scale);
+  CheckFactor("the temperature's slope", scale.beta);
+  if (scale.span < 1) {
+    Fail("the temperature's span must be positive, got {}", scale.span);
+  }
+  if (scale.beta == 0.0) return;
+  if (scale.shift < kLowestPosition || scale.shift > kHighestPosition) {
+    Fail("the temperature's shift must lie in [{}, {}], got {}",
+         kLowestPosition, kHighestPosition, scale.shift);
+  }
+  if (shape.min_q_pos + scale.shift < 0) {
+    Fail("the temperature needs query positions of at least {}, got {}",
+         -scale.shift, shape.min_q_pos);
+  }
+  for (int64_t position : {shape.min_q_pos, shape.max_q_pos}) {
+    CheckFactor("the scale times the temperature", scale.At(position));
+  }
+}
 
 void CheckHeads(const char* what, const Tensor& table, int64_t heads) {
   if (table.size(0) != 1 && table.size(0) != heads) {
@@ -52,12 +86,52 @@ void CheckBucketTable(const char* what, const BucketTable& table, int64_t dim,
   CheckOffsets(what, table.buckets, shape);
 }
 
+void CheckFirstPosition(const char* what, int64_t first) {
+  if (first < kLowestPosition || first > kHighestPosition) {
+    Fail("the first position of {} must lie in [{}, {}], got {}", what,
+         kLowestPosition, kHighestPosition, first);
+  }
+}
+
 void CheckRows(const char* what, const Tensor& rows, int axis, int64_t first,
                int64_t min_pos, int64_t max_pos) {
+  CheckFirstPosition(what, first);
   if (min_pos < first || max_pos - first >= rows.size(axis)) {
     Fail("{} has rows for positions {} .. {}, but the call has position {}",
          what, first, first + rows.size(axis) - 1,
          min_pos < first ? min_pos : max_pos);
+  }
+}
+
+// Packed positions compare by time, then row, then column. Where that is not
+// the order of the tokens, causality cannot go by it, and a window never can.
+void CheckPackedPositions(const Rotation& rotation, const Shape& shape) {
+  const int64_t lo = shape.MinPosition(), hi = shape.MaxPosition();
+  if (hi < rotation.packed_from) {
+    if (hi < kPlainBelow) return;
+    Fail(
+        "position {} is neither one of text, below 2^40, nor made by "
+        "PackPosition",
+        hi);
+  }
+  if (shape.windowed) {
+    Fail(
+        "a window cannot go by packed positions such as {}, which have no "
+        "distance from one another: let it go by_index",
+        hi);
+  }
+  if (shape.causal && lo < rotation.packed_from) {
+    Fail(
+        "causal attention cannot compare position {} of a text token with the "
+        "packed position {}: pack those of text too, as PackPosition(p, p, p), "
+        "or let it go by_index",
+        lo, hi);
+  }
+  if (shape.causal && !shape.rising) {
+    Fail(
+        "causal attention cannot go by packed positions such as {} that do not "
+        "rise from token to token: let it go by_index",
+        hi);
   }
 }
 
@@ -66,21 +140,22 @@ void CheckRotation(const Rotation& rotation, const Shape& shape) {
     Fail("rotary_dim must be even, got {}", rotation.rotary_dim);
   }
   if (rotation.first_channel < 0 ||
-      rotation.first_channel + rotation.rotary_dim > shape.head_dim) {
-    Fail("rotary channels {} .. {} do not fit a head of {}",
-         rotation.first_channel,
-         rotation.first_channel + rotation.rotary_dim - 1, shape.head_dim);
+      rotation.first_channel > shape.head_dim - rotation.rotary_dim) {
+    Fail("{} rotary channels from {} on do not fit a head of {}",
+         rotation.rotary_dim, rotation.first_channel, shape.head_dim);
   }
   const size_t pairs = static_cast<size_t>(rotation.NumPairs());
   if (rotation.theta.size() != pairs) {
     Fail("{} pairs need {} frequencies, got {}", pairs, pairs,
          rotation.theta.size());
   }
-  for (double theta : rotation.theta) {
-    if (!std::isfinite(theta)) Fail("a frequency is not finite: {}", theta);
-  }
-  if (!std::isfinite(rotation.gain) || rotation.gain == 0.0) {
-    Fail("the rotation's gain must be finite and not 0, got {}", rotation.gain);
+  for (double theta : rotation.theta) CheckFactor("a frequency", theta);
+  // It multiplies both sides of a dot product, and its square is divided by.
+  const double gain = std::abs(rotation.gain);
+  if (!(gain * gain <= kLargestFactor && gain * gain >= 1 / kLargestFactor)) {
+    Fail("the rotation's gain must lie between {:g} and {:g} in size, got {}",
+         std::sqrt(1 / kLargestFactor), std::sqrt(kLargestFactor),
+         rotation.gain);
   }
   if (!rotation.log_decay.empty() && rotation.log_decay.size() != pairs) {
     Fail("{} pairs need {} decays (or none), got {}", pairs, pairs,
@@ -106,7 +181,9 @@ void CheckRotation(const Rotation& rotation, const Shape& shape) {
            axis.divisor, axis.modulus);
     }
   }
-  if (!rotation.axes.empty() && shape.MinPosition() < 0) {
+  if (rotation.packed_from > 0) {
+    CheckPackedPositions(rotation, shape);
+  } else if (!rotation.axes.empty() && shape.MinPosition() < 0) {
     Fail("rotation by coordinates needs positions >= 0, got {}",
          shape.MinPosition());
   }
@@ -126,6 +203,9 @@ void CheckBias(const Bias& bias, const Shape& shape) {
     if (ramp->past.size() != heads || ramp->future.size() != heads) {
       Fail("a bias ramp for {} heads has {} and {} slopes", heads,
            ramp->past.size(), ramp->future.size());
+    }
+    for (const auto* slopes : {&ramp->past, &ramp->future}) {
+      for (double slope : *slopes) CheckFactor("a slope of the bias", slope);
     }
   } else {
     const auto& profile = std::get<BiasProfile>(bias);
@@ -157,6 +237,7 @@ void CheckBias(const Bias& bias, const Shape& shape) {
       Fail("the bias profile covers distances up to {}, but the call has {}",
            static_cast<int64_t>(profile.distance.size()) - 1, reach);
     }
+    CheckFirstPosition("the bias profile", profile.first_position);
     const int64_t rows = static_cast<int64_t>(profile.row_gain.size());
     if (shape.min_q_pos < profile.first_position ||
         shape.max_q_pos - profile.first_position >= rows) {
@@ -245,6 +326,10 @@ double BiasAt(const Bias& bias, int64_t h, int64_t q_pos, int64_t k_pos) {
 }
 
 void Validate(const Terms& terms, const Shape& shape) {
+  if (shape.by_index && !shape.rising &&
+      (terms.q_table || terms.k_table || terms.v_table || terms.bias)) {
+    Fail("a mask by_index beside a bias or a table needs positions that rise");
+  }
   if (terms.input_add) {
     const InputAdd& add = *terms.input_add;
     if (add.table.rank() != 2) {
@@ -254,16 +339,7 @@ void Validate(const Terms& terms, const Shape& shape) {
     CheckRows("the input table", add.table, 0, add.first_position,
               shape.MinPosition(), shape.MaxPosition());
   }
-  if (!std::isfinite(terms.scale.scale)) {
-    Fail("the scale must be finite, got {}", terms.scale.scale);
-  }
-  if (terms.scale.span < 1) {
-    Fail("the temperature's span must be positive, got {}", terms.scale.span);
-  }
-  if (terms.scale.beta != 0.0 && shape.min_q_pos + terms.scale.shift < 0) {
-    Fail("the temperature needs query positions of at least {}, got {}",
-         -terms.scale.shift, shape.min_q_pos);
-  }
+  CheckScale(terms.scale, shape);
   if (terms.rotate) CheckRotation(*terms.rotate, shape);
   if (terms.extra_dot) {
     const ExtraDot& dot = *terms.extra_dot;

@@ -110,8 +110,9 @@ TEST(BucketsTest, ClipSaturates) {
     for (int64_t o : {-kFar - 1, -kFar, kFar, kFar + 1}) {
       ExpectBucket(map, o, std::clamp(o, lo, hi) - lo);
     }
-    ExpectBucket(map, BucketMap::kLowest / 2, 0);
-    ExpectBucket(map, BucketMap::kHighest / 2, hi - lo);
+    // As far apart as two positions can be.
+    EXPECT_EQ(map(kLowestPosition, kHighestPosition), 0);
+    EXPECT_EQ(map(kHighestPosition, kLowestPosition), hi - lo);
   }
   EXPECT_EQ(BucketMap::Clip(-4, 9).Describe(),
             "14 buckets, constant below offset -4 and from 9 on");
@@ -150,16 +151,27 @@ TEST(BucketsTest, T5ThresholdsAreExactFarOut) {
 }
 
 TEST(BucketsTest, DebertaEqualsItsFormula) {
-  const std::pair<int64_t, int64_t> sizes[] = {
-      {32, 128}, {256, 512}, {4, 4}, {6, 40}, {64, 1000}};
+  const std::pair<int64_t, int64_t> sizes[] = {{32, 128},
+                                               {256, 512},
+                                               {4, 4},
+                                               {6, 40},
+                                               {64, 1000},
+                                               // mid = 1: clipped to one step.
+                                               {2, 40},
+                                               {3, 40},
+                                               {3, 3},
+                                               {5, 4},
+                                               {5, 40},
+                                               {33, 128},
+                                               {255, 512}};
   for (const auto& [buckets, max_positions] : sizes) {
     const BucketMap map = BucketMap::Deberta(buckets, max_positions);
     EXPECT_EQ(map.count, 2 * buckets);
     for (int64_t o = -1100; o <= 1100; ++o) {
       ExpectBucket(map, o, DebertaNaive(o, buckets, max_positions));
     }
-    ExpectBucket(map, -kFar, 0);
-    ExpectBucket(map, kFar, 2 * buckets - 1);
+    ExpectBucket(map, -kFar, buckets < 4 ? buckets - 1 : 0);
+    ExpectBucket(map, kFar, buckets < 4 ? buckets + 1 : 2 * buckets - 1);
   }
   const int64_t far = (int64_t{1} << 40) - 87;
   const BucketMap map = BucketMap::Deberta(32, far);
@@ -245,14 +257,12 @@ TEST(BucketsTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([] { BucketMap::Window2D(0, 4); }),
             "a 2-D window needs sides from 1 to 4096, got 0 x 4");
   const std::string need =
-      "DeBERTa log buckets need an even position_buckets of at least 4 and "
+      "DeBERTa log buckets need a position_buckets of at least 2 and "
       "max_relative_positions above ";
-  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(7, 100); }),
-            need + "4, got 7 and 100");
-  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(2, 100); }),
-            need + "2, got 2 and 100");
-  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(32, 17); }),
-            need + "17, got 32 and 17");
+  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(1, 100); }),
+            need + "1 (and at most 2^40), got 1 and 100");
+  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(33, 17); }),
+            need + "17 (and at most 2^40), got 33 and 17");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Sizes, positions and masks of a call.
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "locus/attention.h"
@@ -43,6 +45,7 @@ struct RandomCall {
       }
     }
     options.causal = draw(0, 1) != 0;
+    options.by_index = draw(0, 3) == 0;
     if (draw(0, 1) != 0) {
       options.window = Window{.left = draw(0, 4), .right = draw(0, 4)};
     }
@@ -61,7 +64,12 @@ struct RandomCall {
   }
   int64_t QPos(int64_t b, int64_t i) const {
     if (!q_pos.empty()) return Entry(q_pos, b, i, sizes.q_len);
-    return i + std::max<int64_t>(sizes.k_len - sizes.q_len, 0);
+    return QIndex(b, i);
+  }
+  int64_t QIndex(int64_t b, int64_t i) const {
+    const int64_t keys =
+        key_lengths.empty() ? sizes.k_len : key_lengths[static_cast<size_t>(b)];
+    return i + std::max<int64_t>(keys - sizes.q_len, 0);
   }
   int64_t KPos(int64_t b, int64_t j) const {
     return k_pos.empty() ? j : Entry(k_pos, b, j, sizes.k_len);
@@ -75,7 +83,8 @@ struct RandomCall {
       visible &=
           Entry(q_seg, b, i, sizes.q_len) == Entry(k_seg, b, j, sizes.k_len);
     }
-    const int64_t m = QPos(b, i), n = KPos(b, j);
+    const int64_t m = options.by_index ? QIndex(b, i) : QPos(b, i);
+    const int64_t n = options.by_index ? j : KPos(b, j);
     if (options.causal) visible &= n <= m;
     if (options.window) {
       visible &= m - n <= options.window->left;
@@ -143,10 +152,16 @@ TEST(CallTest, ShapeBoundsEveryVisiblePair) {
       ASSERT_EQ(s.min_k_pos, *k_lo) << seed;
       ASSERT_EQ(s.max_k_pos, *k_hi) << seed;
     }
-    if (c.options.causal) {
+    // By index, a mask says nothing of positions.
+    const bool by_position =
+        !c.options.by_index || (c.q_pos.empty() && c.k_pos.empty());
+    ASSERT_EQ(s.by_index, !by_position);
+    ASSERT_EQ(s.causal, c.options.causal && by_position);
+    ASSERT_EQ(s.windowed, c.options.window && by_position);
+    if (c.options.causal && by_position) {
       ASSERT_GE(s.min_offset, 0) << seed;
     }
-    if (c.options.window) {
+    if (c.options.window && by_position) {
       ASSERT_GE(s.min_offset, -c.options.window->right) << seed;
       ASSERT_LE(s.max_offset, c.options.window->left) << seed;
     }
@@ -274,7 +289,13 @@ TEST(CallTest, RefusesBadOptions) {
   EXPECT_EQ(refusal([](auto& o) { o.scale = NAN; }),
             "scale must be finite, got nan");
   EXPECT_EQ(refusal([](auto& o) { o.softcap = -1.0; }),
-            "softcap must be 0 (off) or positive, got -1");
+            "softcap must be 0 (off) or lie in [1e-18, 1e+18], got -1");
+  for (double softcap : {1e308, 1e-300, double(NAN)}) {
+    EXPECT_EQ(
+        refusal([&](auto& o) { o.softcap = softcap; }),
+        fmt::format("softcap must be 0 (off) or lie in [1e-18, 1e+18], got {}",
+                    softcap));
+  }
   EXPECT_EQ(refusal([](auto& o) { o.window = Window{.left = -1}; }),
             "a window reaches -1 back and 0 ahead: neither may be negative");
   const std::vector<int64_t> four = {0, 1, 2, 3}, five = {0, 1, 2, 3, 4};
@@ -291,7 +312,7 @@ TEST(CallTest, RefusesBadOptions) {
   EXPECT_EQ(refusal([&](auto& o) { o.q_segments = five; }),
             "q_segments and k_segments must be given together");
   std::vector<int64_t> far = six;
-  far[3] = BucketMap::kHighest + 1;
+  far[3] = kHighestPosition + 1;
   EXPECT_EQ(refusal([&](auto& o) { o.k_positions = far; }),
             "k_positions must lie in [-2305843009213693952, "
             "2305843009213693951], got 2305843009213693952");

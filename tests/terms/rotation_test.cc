@@ -206,13 +206,19 @@ TEST(RotationTest, IdsOfRoundFrequenciesDiffer) {
   EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
 }
 
+Rotation ThreeAxes() {
+  return {
+      .rotary_dim = 6,
+      .theta = {1.0, 1.0, 1.0},
+      .axis = {0, 1, 2},
+      .axes = {{.divisor = kPackedAxis * kPackedAxis, .modulus = kPackedAxis},
+               {.divisor = kPackedAxis, .modulus = kPackedAxis},
+               {.divisor = 1, .modulus = kPackedAxis}},
+      .packed_from = kPackedFrom};
+}
+
 TEST(RotationTest, PackedPositionsUnpackAndAreValid) {
-  const Rotation r{.rotary_dim = 6,
-                   .theta = {1.0, 1.0, 1.0},
-                   .axis = {0, 1, 2},
-                   .axes = {{.divisor = kPackedAxis * kPackedAxis},
-                            {.divisor = kPackedAxis, .modulus = kPackedAxis},
-                            {.divisor = 1, .modulus = kPackedAxis}}};
+  const Rotation r = ThreeAxes();
   const int64_t last = kPackedAxis - 1;
   for (const auto& [t, h, w] : {std::array<int64_t, 3>{0, 0, 0},
                                 {1, 2, 3},
@@ -223,7 +229,11 @@ TEST(RotationTest, PackedPositionsUnpackAndAreValid) {
     EXPECT_EQ(r.Coordinate(0, packed), t);
     EXPECT_EQ(r.Coordinate(1, packed), h);
     EXPECT_EQ(r.Coordinate(2, packed), w);
-    EXPECT_LE(packed, BucketMap::kHighest) << "attention must accept it";
+    EXPECT_LE(packed, kHighestPosition) << "attention must accept it";
+  }
+  for (int64_t text :
+       {int64_t{0}, int64_t{17}, int64_t{-40}, kPackedAxis, kPlainBelow - 1}) {
+    for (int64_t pair : {0, 1, 2}) EXPECT_EQ(r.Coordinate(pair, text), text);
   }
   EXPECT_EQ(ErrorOf([] { PackPosition(0, -1, 2); }),
             "a packed position holds coordinates from 0 to 1048575, got (0, "
@@ -231,6 +241,25 @@ TEST(RotationTest, PackedPositionsUnpackAndAreValid) {
   EXPECT_EQ(ErrorOf([] { PackPosition(kPackedAxis, 0, 0); }),
             "a packed position holds coordinates from 0 to 1048575, got "
             "(1048576, 0, 0)");
+}
+
+// By one after text; above every coordinate after images.
+TEST(RotationTest, TextGoesOnAfterTheLastToken) {
+  const Rotation packed = ThreeAxes();
+  for (const Rotation& r : {Rotation(), packed}) {
+    EXPECT_EQ(r.After({}).first, 0);
+    const std::vector<int64_t> text = {-3, 9, 4};
+    EXPECT_EQ(r.After(text).first, 5);
+    EXPECT_EQ(r.After(text).step, 1);
+  }
+  // Text, given plain, then an image whose last token is not its largest.
+  const std::vector<int64_t> image = {0, 2, PackPosition(3, 3, 9),
+                                      PackPosition(3, 4, 3)};
+  const TextPositions next = packed.After(image);
+  EXPECT_EQ(next.first, PackPosition(10, 10, 10));
+  EXPECT_EQ(next.first + 5 * next.step, PackPosition(15, 15, 15));
+  const std::vector<int64_t> far = {kPackedAxis + 7, PackPosition(3, 4, 3)};
+  EXPECT_GT(packed.After(far).first, kHighestPosition) << "no room is left";
 }
 
 TEST(RotationTest, RefusesBadInput) {
@@ -243,9 +272,9 @@ TEST(RotationTest, RefusesBadInput) {
   EXPECT_EQ(error(good), "");
   EXPECT_EQ(error(good, {1, 2}), "positions must number 3 or 6, got 2");
   EXPECT_EQ(error(Example(PairLayout::kHalves, 12, 2)),
-            "rotary channels 2 .. 13 do not fit a head of 12");
+            "12 rotary channels from 2 on do not fit a head of 12");
   EXPECT_EQ(error(Example(PairLayout::kHalves, 4, -1)),
-            "rotary channels -1 .. 2 do not fit a head of 12");
+            "4 rotary channels from -1 on do not fit a head of 12");
   Rotation r = good;
   r.theta.pop_back();
   EXPECT_EQ(error(r), "6 pairs need 6 frequencies, got 5");
@@ -256,7 +285,9 @@ TEST(RotationTest, RefusesBadInput) {
             "rotate one tensor alone");
   r = good;
   r.gain = 0.0;
-  EXPECT_EQ(error(r), "the rotation's gain must be finite and not 0, got 0");
+  EXPECT_EQ(
+      error(r),
+      "the rotation's gain must lie between 1e-09 and 1e+09 in size, got 0");
   r = good;
   r.axes = {{.divisor = 4}};
   EXPECT_EQ(error(r, {0, 4, -2}),

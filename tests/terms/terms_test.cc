@@ -1,6 +1,10 @@
 // Validation, description, gradients of zero, scale and bias of terms.
 #include "locus/terms.h"
 
+#include <fmt/format.h>
+
+#include <limits>
+
 #include "locus/attention.h"
 #include "support/tensors.h"
 
@@ -74,11 +78,33 @@ TEST(TermsTest, RefusesBadInputTables) {
   EXPECT_EQ(Refusal([](Terms&, Shape& s) { s.max_k_pos = 10; }),
             "the input table has rows for positions -2 .. 9, but the call has "
             "position 10");
+  EXPECT_EQ(Refusal([](Terms& t, Shape&) {
+              t.input_add->first_position = std::numeric_limits<int64_t>::min();
+            }),
+            "the first position of the input table must lie in "
+            "[-2305843009213693952, 2305843009213693951], got "
+            "-9223372036854775808");
 }
 
 TEST(TermsTest, RefusesBadScales) {
   EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.scale = INFINITY; }),
-            "the scale must be finite, got inf");
+            "the scale must lie in [-1e+18, 1e+18], got inf");
+  EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.scale = -1e38; }),
+            "the scale must lie in [-1e+18, 1e+18], got -1e+38");
+  EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.beta = NAN; }),
+            "the temperature's slope must lie in [-1e+18, 1e+18], got nan");
+  EXPECT_EQ(Refusal([](Terms& t, Shape& s) {
+              t.scale = {.scale = 1e18, .beta = 2.0, .shift = 100};
+              s.min_q_pos = 0;
+            }).substr(0, 69),
+            "the scale times the temperature must lie in [-1e+18, 1e+18], got "
+            "1.02");
+  EXPECT_EQ(Refusal([](Terms& t, Shape&) {
+              t.scale = {.beta = 1.0,
+                         .shift = std::numeric_limits<int64_t>::max()};
+            }),
+            "the temperature's shift must lie in [-2305843009213693952, "
+            "2305843009213693951], got 9223372036854775807");
   EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.span = 0; }),
             "the temperature's span must be positive, got 0");
   EXPECT_EQ(Refusal([](Terms& t, Shape& s) {
@@ -97,13 +123,25 @@ TEST(TermsTest, RefusesBadRotations) {
   EXPECT_EQ(refusal([](Rotation& r) { r.rotary_dim = 5; }),
             "rotary_dim must be even, got 5");
   EXPECT_EQ(refusal([](Rotation& r) { r.first_channel = 3; }),
-            "rotary channels 3 .. 8 do not fit a head of 8");
+            "6 rotary channels from 3 on do not fit a head of 8");
   EXPECT_EQ(refusal([](Rotation& r) { r.theta.resize(2); }),
             "3 pairs need 3 frequencies, got 2");
   EXPECT_EQ(refusal([](Rotation& r) { r.theta[1] = NAN; }),
-            "a frequency is not finite: nan");
-  EXPECT_EQ(refusal([](Rotation& r) { r.gain = INFINITY; }),
-            "the rotation's gain must be finite and not 0, got inf");
+            "a frequency must lie in [-1e+18, 1e+18], got nan");
+  EXPECT_EQ(refusal([](Rotation& r) { r.theta[1] = 1e308; }),
+            "a frequency must lie in [-1e+18, 1e+18], got 1e+308")
+      << "times a position it would be infinite";
+  for (double gain : {double(INFINITY), 0.0, 1e30, -1e-30}) {
+    EXPECT_EQ(refusal([&](Rotation& r) { r.gain = gain; }),
+              fmt::format("the rotation's gain must lie between 1e-09 and "
+                          "1e+09 in size, got {}",
+                          gain));
+  }
+  EXPECT_EQ(refusal([](Rotation& r) {
+              r.first_channel = std::numeric_limits<int64_t>::max();
+            }),
+            "6 rotary channels from 9223372036854775807 on do not fit a head "
+            "of 8");
   EXPECT_EQ(refusal([](Rotation& r) { r.log_decay = {0.1}; }),
             "3 pairs need 3 decays (or none), got 1");
   EXPECT_EQ(refusal([](Rotation& r) {
@@ -194,6 +232,8 @@ TEST(TermsTest, RefusesBadBiases) {
             "has position 0");
   EXPECT_EQ(refusal(BiasRamp{{1, 1, 1}, {1, 1, 1, 1}}),
             "a bias ramp for 4 heads has 3 and 4 slopes");
+  EXPECT_EQ(refusal(BiasRamp{{1, 1, 1, 1}, {1, -1e30, 1, 1}}),
+            "a slope of the bias must lie in [-1e+18, 1e+18], got -1e+30");
   BiasProfile p = ExampleProfile();
   p.slope = Tensor();
   EXPECT_EQ(refusal(p),
