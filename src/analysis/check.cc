@@ -12,6 +12,8 @@
 namespace locus {
 namespace analysis {
 
+std::string Shown(double value) { return fmt::format("{:.3g}", value); }
+
 Property Purpose(const Probe& probe) {
   // Where each term acts, in the words of the question.
   static const std::map<std::string, const char*> kPlaces = {
@@ -26,16 +28,19 @@ Property Purpose(const Probe& probe) {
     if (places.empty() || places.back() != place) places.push_back(place);
   }
   const auto& terms = probe.TermsPresent();
+  const auto value = static_cast<double>(places.size());
+  std::string sentence = fmt::format("It touches {} of 4 places", Shown(value));
+  if (!terms.empty()) {
+    sentence += fmt::format(": {} ({})", fmt::join(places, " and "),
+                            fmt::join(terms, ", "));
+  }
   return {.name = "purpose",
           .question = "which of input, q and k, logits, values does it touch?",
           .verdict = terms.empty() ? Verdict::kNo : Verdict::kYes,
-          .value = static_cast<double>(places.size()),
+          .value = value,
           .measure = "number of places touched",
           .threshold = kNothing,
-          .sentence = terms.empty() ? "It touches nothing."
-                                    : fmt::format("It touches {} ({}).",
-                                                  fmt::join(places, " and "),
-                                                  fmt::join(terms, ", "))};
+          .sentence = sentence + "."};
 }
 
 }  // namespace analysis
@@ -72,6 +77,16 @@ CheckReport Check(const Encoding& encoding, const CheckOptions& options) {
         fmt::format("a check needs at least one head of one channel, got {} "
                     "heads of {}",
                     options.heads, options.head_dim));
+  }
+  // Queries of twice the length, and as many keys, are made for every head.
+  constexpr double kMostElements = 0x1p40;
+  if (static_cast<double>(options.heads) *
+          static_cast<double>(options.head_dim) *
+          static_cast<double>(options.length) >
+      kMostElements) {
+    throw Error(fmt::format(
+        "a check of {} heads of {} channels at length {} is too large",
+        options.heads, options.head_dim, options.length));
   }
   using namespace analysis;  // NOLINT: the properties, by name
   const Probe probe(encoding, options);

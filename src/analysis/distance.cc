@@ -60,15 +60,16 @@ Property Unique(const Probe& probe) {
   const bool unique = value > kSame;
   std::string sentence;
   if (mean == 0.0) {
-    sentence = "All positions look the same.";
+    sentence =
+        fmt::format("All positions look the same, {} apart.", Shown(value));
   } else if (unique) {
     sentence = fmt::format(
-        "The closest two of {} positions are {:.2g} of the mean distance "
-        "apart.",
-        n, value);
+        "The closest two of {} positions are {} of the mean distance apart.", n,
+        Shown(value));
   } else {
-    sentence = fmt::format("{} and {} look exactly the same.",
-                           Place(probe, s, b), Place(probe, s, a));
+    sentence = fmt::format(
+        "{} and {} look the same: they are {} of the mean distance apart.",
+        Place(probe, s, b), Place(probe, s, a), Shown(value));
     sentence[0] = static_cast<char>(std::toupper(sentence[0]));
   }
   return {.name = "unique",
@@ -124,9 +125,9 @@ Property Continuous(const Probe& probe) {
   p.value = jump / largest;
   p.verdict = p.value < kStep ? Verdict::kYes : Verdict::kNo;
   p.sentence = fmt::format(
-      "The largest step between neighbours, at {}, is {:.2g} of the largest "
+      "The largest step between neighbours, at {}, is {} of the largest "
       "distance of all.",
-      Place(probe, s, where), p.value);
+      Place(probe, s, where), Shown(p.value));
   if (p.verdict == Verdict::kNo && probe.IsTrainable()) {
     p.sentence += " Its values are trained: training may smooth them.";
   }

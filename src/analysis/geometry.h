@@ -37,7 +37,7 @@ class Geometry {
   int64_t Moved(int64_t position, const std::vector<int64_t>& by) const;
 
  private:
-  // Above every shift of a check (10^6), below an axis of M-RoPE (2^21).
+  // Above every shift of a check (10^6), no more than an axis of M-RoPE.
   static constexpr int64_t kFree = int64_t{1} << 20;
 
   std::vector<Axis> axes_ = {Axis{}};

@@ -92,15 +92,13 @@ Property Bounded(const Probe& probe) {
         LargestIn(probe, FarUpTo(kFarther), /*future=*/false);
     p.value = far > 0.0 ? farther / far : 1.0;
     p.verdict = p.value <= kGrowth ? Verdict::kYes : Verdict::kNo;
-    p.sentence = p.verdict == Verdict::kYes
-                     ? fmt::format(
-                           "It is at most {:.3g} inside the trained length and "
-                           "at most {:.3g} at 10^6.",
-                           inside, farther)
-                     : fmt::format(
-                           "It grows from {:.3g} inside the trained length to "
-                           "{:.3g} at 10^6.",
-                           inside, farther);
+    p.sentence = fmt::format(
+        "It is at most {} inside the trained length{} {} at 10^6, {} times "
+        "that "
+        "at 10^5.",
+        Shown(inside),
+        p.verdict == Verdict::kYes ? " and at most" : ", and grows to",
+        Shown(farther), Shown(p.value));
     if (probe.ActsOnInput()) return p;
     const Frame frame = probe.FrameOf(std::vector<int64_t>{0, 1});
     if (p.verdict == Verdict::kNo && IsPenalty(frame.terms)) {
@@ -109,17 +107,17 @@ Property Bounded(const Probe& probe) {
     const double ahead = LargestIn(probe, FarUpTo(1000), /*future=*/true);
     if (p.verdict == Verdict::kYes && ahead > 2.0 * std::max(inside, farther)) {
       p.sentence += fmt::format(
-          " Towards later keys it grows (to {:.3g}, 1000 ahead): it is made "
-          "for causal attention.",
-          ahead);
+          " Towards later keys it grows (to {}, 1000 ahead): it is made for "
+          "causal attention.",
+          Shown(ahead));
     }
   } catch (const Error&) {
-    p.value = 1.0;
+    // Nothing that far to measure.
     p.verdict = Verdict::kYes;
     p.sentence = fmt::format(
         "Its table ends with the trained length; the largest it adds there is "
-        "{:.3g}.",
-        inside);
+        "{}.",
+        Shown(inside));
   }
   return p;
 }
@@ -184,11 +182,11 @@ Property NormPreserving(const Probe& probe) {
   p.sentence =
       p.verdict == Verdict::kYes
           ? fmt::format(
-                "The norms of {} change by at most {:.1g}: the map is "
-                "orthogonal.",
-                what, p.value)
-          : fmt::format("The norms of {} change by up to {:.2g} of themselves.",
-                        what, p.value);
+                "The norms of {} change by at most {} of themselves: the map "
+                "is orthogonal.",
+                what, Shown(p.value))
+          : fmt::format("The norms of {} change by up to {} of themselves.",
+                        what, Shown(p.value));
   return p;
 }
 

@@ -3,6 +3,7 @@
 #define LOCUS_SRC_ANALYSIS_MEASURES_H_
 
 #include <limits>
+#include <string>
 
 #include "analysis/probe.h"
 #include "locus/check.h"
@@ -10,6 +11,11 @@
 namespace locus::analysis {
 
 inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
+// A measured number as sentences have it. Every sentence of a property with a
+// number contains that number, written like this: readers see one measurement,
+// not two.
+std::string Shown(double value);
 
 // Where both sides are equal but for rounding. Measured quantities that should
 // be zero come out near 1e-16 at small positions and near 1e-10 at position

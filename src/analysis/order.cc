@@ -64,10 +64,12 @@ Property Order(const Probe& probe) {
           .threshold = kSame,
           .sentence =
               sees ? fmt::format("Shuffling the tokens changes their outputs "
-                                 "by up to {:.2g} of their size.",
-                                 change)
-                   : "Shuffled tokens give the same outputs, shuffled: "
-                     "without a mask, order is invisible."};
+                                 "by up to {} of their size.",
+                                 Shown(change))
+                   : fmt::format("Shuffled tokens give the same outputs, "
+                                 "shuffled, to within {} of their size: "
+                                 "without a mask, order is invisible.",
+                                 Shown(change))};
 }
 
 Property Direction(const Probe& probe) {
@@ -86,10 +88,12 @@ Property Direction(const Probe& probe) {
           .threshold = kSame,
           .sentence =
               sees ? fmt::format("Reversing the sequence changes outputs by up "
-                                 "to {:.2g} of their size.",
-                                 change)
-                   : "A reversed sequence gives the same outputs, reversed: "
-                     "only a causal mask can tell before from after."};
+                                 "to {} of their size.",
+                                 Shown(change))
+                   : fmt::format("A reversed sequence gives the same outputs, "
+                                 "reversed, to within {} of their size: only a "
+                                 "causal mask can tell before from after.",
+                                 Shown(change))};
 }
 
 }  // namespace locus::analysis

@@ -132,12 +132,17 @@ Property Decays(const Probe& probe) {
   p.verdict = falls ? Verdict::kYes : Verdict::kNo;
   if (falls) {
     p.sentence = fmt::format(
-        "It falls from octave to octave of the distance, by {:.2g} in all{}.",
-        fall, ShapeOfFall(octaves));
+        "It falls from octave to octave of the distance, by {} in all{}.",
+        Shown(fall), ShapeOfFall(octaves));
   } else if (flat) {
-    p.sentence = "It is the same at every distance.";
+    p.sentence =
+        fmt::format("It is the same at every distance: it falls by {} in all.",
+                    Shown(fall));
   } else {
-    p.sentence = "It rises and falls with the distance.";
+    p.sentence = fmt::format(
+        "It rises and falls with the distance; from the nearest octave to the "
+        "farthest the fall is {}.",
+        Shown(fall));
     if (probe.IsTrainable()) {
       p.sentence += " Its values are trained: training may teach it to fall.";
     }
@@ -181,18 +186,23 @@ Property PastLength(const Probe& probe) {
     p.value =
         static_cast<double>(apart) / static_cast<double>(profiles.size() - 1);
     p.verdict = Verdict::kYes;
+    const std::string share =
+        fmt::format("(share of neighbours told apart: {})", Shown(p.value));
     if (probe.TermsPresent().empty()) {
-      p.sentence = "Works: it has no positions to run out of.";
+      p.sentence =
+          fmt::format("Works: it has no positions to run out of {}.", share);
     } else if (apart == 0) {
-      p.sentence = "Saturates: past the length, all positions look the same.";
+      p.sentence = fmt::format(
+          "Saturates: past the length, all positions look the same {}.", share);
     } else if (p.value < 1.0) {
       p.sentence = fmt::format(
-          "Saturates: past the length, {:.0f} % of neighbours look the same.",
-          100.0 * (1.0 - p.value));
+          "Saturates: past the length, some neighbours look the same {}.",
+          share);
     } else {
-      p.sentence =
-          "Works: positions past the length are served and told apart; whether "
-          "a trained model follows is for the model to show.";
+      p.sentence = fmt::format(
+          "Works: positions past the length are served and told apart {}; "
+          "whether a trained model follows is for the model to show.",
+          share);
     }
   } catch (const Error& e) {
     p.verdict = Verdict::kNo;

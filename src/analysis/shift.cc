@@ -122,23 +122,33 @@ Property Relative(const Probe& probe) {
                     "together, over the scores' RMS",
                 .threshold = kSame,
                 .sentence = ""};
+  const char* const kNear = "half the length";
+  const char* const kFar = "10^6 positions";
   if (probe.TermsPresent().empty()) {
-    p.sentence = "No position enters at all, so a shift changes nothing.";
+    p.sentence =
+        fmt::format("No position enters at all: a shift changes scores by {}.",
+                    Shown(worst));
   } else if (relative) {
     p.sentence = fmt::format(
-        "Moving both tokens by {}changes no score by more than {:.1g} of its "
+        "Moving both tokens by {} changes no score by more than {} of its "
         "size.",
-        std::isnan(by_far) ? "half the length " : "10^6 positions ", worst);
+        std::isnan(by_far) ? kNear : fmt::format("{} or {}", kNear, kFar),
+        Shown(worst));
   } else if (by_near <= kSame) {
     p.sentence = fmt::format(
         "Inside the trained length scores depend on m - n only, but moving "
-        "both tokens by 10^6 changes them by {:.2g} of their size.",
-        by_far);
+        "both tokens by {} changes them by {} of their size.",
+        kFar, Shown(worst));
   } else {
+    const bool farther = by_far > by_near;
     p.sentence = fmt::format(
-        "Moving both tokens by half the length changes scores by up to {:.2g} "
-        "of their size.",
-        by_near);
+        "Moving both tokens by {} changes scores by up to {} of their size",
+        farther ? kFar : kNear, Shown(worst));
+    if (!std::isnan(by_far)) {
+      p.sentence += fmt::format(", by {} up to {}", farther ? kNear : kFar,
+                                Shown(std::min(by_near, by_far)));
+    }
+    p.sentence += ".";
   }
   return p;
 }
@@ -181,13 +191,15 @@ Property LengthInvariant(const Probe& probe) {
           .threshold = kSame,
           .sentence =
               same ? fmt::format("The same pairs score the same in sequences "
-                                 "of {} the trained length.",
+                                 "of {} the trained length, to within {} of "
+                                 "their size.",
                                  longer ? "half, one and four times"
-                                        : "half and all of")
+                                        : "half and all of",
+                                 Shown(worst))
                    : fmt::format("The same pairs change their scores by up to "
-                                 "{:.2g} of their size with the length of the "
+                                 "{} of their size with the length of the "
                                  "sequence around them.",
-                                 worst)};
+                                 Shown(worst))};
 }
 
 Property LinearShift(const Probe& probe) {
@@ -277,12 +289,12 @@ Property LinearShift(const Probe& probe) {
       p.verdict == Verdict::kYes
           ? fmt::format(
                 "One matrix takes E[pos] to E[pos + {}] for every pos; "
-                "its error is {:.1g} of the move.",
-                k, p.value)
+                "its error is {} of the move.",
+                k, Shown(p.value))
           : fmt::format(
                 "No matrix takes E[pos] to E[pos + {}]: the best one "
-                "misses by {:.2g} of the move.",
-                k, p.value);
+                "misses by {} of the move.",
+                k, Shown(p.value));
   return p;
 }
 

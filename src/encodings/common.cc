@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/threads.h"
+
 namespace locus {
 
 void CheckSize(const char* what, int64_t value) {
@@ -74,6 +76,7 @@ Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
       Tensor::Zeros(DType::kF64, {static_cast<int64_t>(positions.size()), dim});
   double* row = rows.MutableData<double>();
   for (int64_t position : positions) {
+    CheckInterrupt();
     fill(position, row);
     row += dim;
   }
@@ -117,6 +120,7 @@ BiasTable BiasByOffset(const Shape& shape,
   double* out = bias.values.MutableData<double>();
   for (int64_t h = 0; h < shape.q_heads; ++h) {
     for (int64_t b = 0; b < count; ++b) {
+      if (b % 1024 == 0) CheckInterrupt();
       out[h * count + b] = value(h, shape.min_offset + b);
     }
   }

@@ -5,7 +5,8 @@
 // Axial 2-D gives the first half of the pairs to the row, the second to the
 // column. M-RoPE deals the pairs of one ordinary RoPE to time, height and
 // width, in chunks or interleaved. The coordinates are read off one integer
-// position, so that positions stay one int64 a token everywhere.
+// position, so that positions stay one int64 per token everywhere; a plain
+// index is a text token of M-RoPE, whose three coordinates are equal.
 // Heo et al., "Rotary Position Embedding for Vision Transformer" (2024);
 // Wang et al., "Qwen2-VL" (2024); Qwen3-VL (2025).
 #include "locus/encodings/rope2d.h"
@@ -16,8 +17,9 @@
 
 namespace locus {
 
-Rope2D::Rope2D(int64_t head_dim, PairLayout layout, int64_t width, double base)
-    : head_dim_(head_dim) {
+Rope2D::Rope2D(int64_t head_dim, PairLayout layout, int64_t width, double base,
+               AxialFrequencies frequencies)
+    : head_dim_(head_dim), base_(base), frequencies_(frequencies) {
   CheckSize("2-D RoPE's head_dim", head_dim);
   if (head_dim % 4 != 0) {
     Fail("2-D RoPE needs a head_dim divisible by 4, got {}", head_dim);
@@ -28,10 +30,12 @@ Rope2D::Rope2D(int64_t head_dim, PairLayout layout, int64_t width, double base)
   rotation_.rotary_dim = head_dim;
   rotation_.axes = {{.divisor = width, .modulus = 0},
                     {.divisor = 1, .modulus = width}};
-  const std::vector<double> theta = RopeFrequencies(head_dim / 2, base);
+  // The even frequencies of the head are those of a head of half the width.
+  const std::vector<double> theta = RopeFrequencies(head_dim, base);
   for (int32_t axis : {0, 1}) {
-    for (double w : theta) {
-      rotation_.theta.push_back(w);
+    const bool odd = axis == 1 && frequencies == AxialFrequencies::kAlternating;
+    for (size_t p = odd ? 1 : 0; p < theta.size(); p += 2) {
+      rotation_.theta.push_back(theta[p]);
       rotation_.axis.push_back(axis);
     }
   }
@@ -47,7 +51,7 @@ Lowered Rope2D::Lower(const Shape& shape) const {
 MRope::MRope(int64_t head_dim, PairLayout layout,
              std::array<int64_t, 3> sections, MRopeSections dealing,
              double base)
-    : head_dim_(head_dim) {
+    : head_dim_(head_dim), sections_(sections), dealing_(dealing), base_(base) {
   CheckSize("M-RoPE's head_dim", head_dim);
   CheckPositive("M-RoPE's base", base);
   const auto [t, h, w] = sections;
@@ -59,9 +63,11 @@ MRope::MRope(int64_t head_dim, PairLayout layout,
   rotation_.layout = layout;
   rotation_.rotary_dim = head_dim;
   rotation_.theta = RopeFrequencies(head_dim, base);
-  rotation_.axes = {{.divisor = kPackedAxis * kPackedAxis, .modulus = 0},
-                    {.divisor = kPackedAxis, .modulus = kPackedAxis},
-                    {.divisor = 1, .modulus = kPackedAxis}};
+  rotation_.packed_from = kPackedFrom;
+  rotation_.axes = {
+      {.divisor = kPackedAxis * kPackedAxis, .modulus = kPackedAxis},
+      {.divisor = kPackedAxis, .modulus = kPackedAxis},
+      {.divisor = 1, .modulus = kPackedAxis}};
   for (int64_t p = 0; p < head_dim / 2; ++p) {
     int32_t axis = 0;
     if (dealing == MRopeSections::kChunked) {
@@ -96,14 +102,22 @@ constinit const EncodingInfo kRope2DInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "as RoPE, along each axis",
     .picture = Picture::kRotation,
-    .options = "layout=interleaved|halves, width, base",
+    .options =
+        "layout=interleaved|halves, width, base, "
+        "frequencies=shared|alternating",
     .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
       OptionReader options("rope-2d", config);
       const PairLayout layout = LayoutOption(options);
       const int64_t width = options.Integer("width", 16);
       const double base = options.Number("base", 100.0);
+      const bool alternating =
+          options.Choice("frequencies", "shared", {"shared", "alternating"}) ==
+          "alternating";
       options.Done();
-      return std::make_unique<Rope2D>(config.head_dim, layout, width, base);
+      return std::make_unique<Rope2D>(config.head_dim, layout, width, base,
+                                      alternating
+                                          ? AxialFrequencies::kAlternating
+                                          : AxialFrequencies::kShared);
     },
 };
 

@@ -11,12 +11,14 @@
 
 #include <cmath>
 
+#include "core/threads.h"
 #include "encodings/common.h"
 #include "locus/encodings/rope.h"
 
 namespace locus {
 
-Sandwich::Sandwich(int64_t heads, int64_t dim, double base) : heads_(heads) {
+Sandwich::Sandwich(int64_t heads, int64_t dim, double base)
+    : heads_(heads), dim_(dim), base_(base) {
   CheckSize("Sandwich's number of heads", heads);
   CheckSize("Sandwich's dim", dim);
   CheckPositive("Sandwich's base", base);
@@ -30,6 +32,7 @@ Lowered Sandwich::Lower(const Shape& shape) const {
   // The sum is the same for every head: evaluate it once an offset.
   std::vector<double> sums;
   for (int64_t o = shape.min_offset; o <= shape.max_offset; ++o) {
+    CheckInterrupt();
     double sum = 0.0;
     for (double w : frequencies_) sum += std::cos(static_cast<double>(o) * w);
     sums.push_back(sum);

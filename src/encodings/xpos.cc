@@ -17,7 +17,7 @@
 namespace locus {
 
 XPos::XPos(int64_t head_dim, PairLayout layout, XPosOptions options)
-    : head_dim_(head_dim) {
+    : head_dim_(head_dim), options_(options) {
   CheckSize("xPos' head_dim", head_dim);
   if (head_dim % 2 != 0) Fail("xPos' head_dim must be even, got {}", head_dim);
   CheckPositive("xPos' base", options.base);

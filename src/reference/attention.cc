@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "locus/reference.h"
 
 namespace locus::reference {
@@ -319,6 +320,7 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
+        CheckInterrupt();
         lse[(b * s.q_heads + h) * s.q_len + i] =
             p.Probabilities(b, h, i, capped, prob);
         double* o = out + p.OutAt(b, h, i);
@@ -367,6 +369,7 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
+        CheckInterrupt();
         const double* d_o = d_out64.Data<double>() + p.OutAt(b, h, i);
         const int64_t m = p.mask.QPos(b, i);
         p.Probabilities(b, h, i, capped, prob);

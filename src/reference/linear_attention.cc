@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "core/fail.h"
+#include "core/threads.h"
 
 namespace locus {
 namespace {
@@ -48,6 +49,7 @@ Features FeaturesOf(const Tensor& x, const FeatureMap& phi, int64_t features,
   Features out;
   out.plain.resize(static_cast<size_t>(batch * heads * length * features));
   for (int64_t r = 0; r < batch * heads * length; ++r) {
+    CheckInterrupt();
     std::span<double> row(out.plain.data() + r * features,
                           static_cast<size_t>(features));
     phi.map({rows.data() + r * dim, static_cast<size_t>(dim)}, row);
@@ -174,6 +176,7 @@ Tensor LinearAttention(const Tensor& q, const Tensor& k, const Tensor& v,
       RunningSums sums(features, s.value_dim);
       auto next = keys.begin();
       for (int64_t i : queries) {
+        CheckInterrupt();
         while (next != keys.end() &&
                (!options.causal || mask.KPos(b, *next) <= mask.QPos(b, i))) {
           const int64_t at = kv * s.k_len + *next;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <string>
 
@@ -113,6 +114,46 @@ TEST(CheckTest, EveryPropertyIsExplained) {
   }
 }
 
+// What is printed beside a sentence is what the sentence speaks of.
+TEST(CheckTest, SentencesHaveTheNumber) {
+  // A number by itself, not a part of another; a full stop may follow.
+  const auto has = [](const std::string& sentence, const std::string& number) {
+    const std::string digits = "0123456789.e+-^";
+    const std::string padded = " " + sentence + " ";
+    for (size_t at = 0; (at = padded.find(number, at)) != std::string::npos;
+         ++at) {
+      const size_t end = at + number.size();
+      const bool stops = padded[end] == '.' && padded[end + 1] == ' ';
+      if (digits.find(padded[at - 1]) == std::string::npos &&
+          (stops || digits.find(padded[end]) == std::string::npos)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(has("It is 0.5 of it.", "0.5"));
+  EXPECT_FALSE(has("It is 10.5 of 10^6.", "0.5"));
+  EXPECT_FALSE(has("It is 10.5 of 10^6.", "10"));
+  EXPECT_TRUE(has("It is 0.5. That is all.", "0.5"));
+  int numbers = 0;
+  for (const ExampleConfig& config :
+       {ExampleConfig{},
+        ExampleConfig{.heads = 1, .head_dim = 8, .length = 20, .seed = 5}}) {
+    for (const EncodingInfo& info : Encodings()) {
+      for (const Property& p : Check(info, config).properties) {
+        if (std::isnan(p.value)) continue;
+        char number[32];
+        std::snprintf(number, sizeof(number), "%.3g", p.value);
+        EXPECT_TRUE(has(p.sentence, number))
+            << info.name << " " << p.name << ": " << number << " beside \""
+            << p.sentence << "\"";
+        ++numbers;
+      }
+    }
+  }
+  EXPECT_GT(numbers, 350);
+}
+
 // A verdict follows from the number and its threshold, by margins that leave
 // no doubt: equal means below 1e-9, different means above 1e-4.
 TEST(CheckTest, ExactPropertiesAreFarFromTheirThreshold) {
@@ -212,6 +253,13 @@ TEST(CheckTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([&] { Check(none, {.heads = 0}); }),
             "a check needs at least one head of one channel, got 0 heads of "
             "64");
+  EXPECT_EQ(
+      ErrorOf([&] {
+        Check(none,
+              {.heads = 2, .head_dim = (int64_t{1} << 60) + 1, .length = 16});
+      }),
+      "a check of 2 heads of 1152921504606846977 channels at length 16 is "
+      "too large");
   EXPECT_EQ(ErrorOf([&] { Check(rope).Find("beauty"); }),
             "there is no property 'beauty'; known are order, direction, "
             "unique, bounded, length-invariant, relative, linear-shift, "

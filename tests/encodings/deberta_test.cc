@@ -50,8 +50,9 @@ constexpr struct {
 
 TEST(DebertaTest, MatchesPaperFormula) {
   for (const auto& side : kSides) {
-    // 16 of 64: logarithmic past 8; v1: clipped at 6.
-    for (auto [buckets, max] : {std::pair<int64_t, int64_t>{16, 64}, {0, 6}}) {
+    // 16 of 64: logarithmic past 8; 15: past 7; v1: clipped at 6.
+    for (auto [buckets, max] :
+         {std::pair<int64_t, int64_t>{16, 64}, {15, 64}, {0, 6}}) {
       const int64_t rows = 2 * (buckets > 0 ? buckets : max);
       const Tensor c2p =
           side.c2p ? RandomTensor({kHeads, rows, kDim}, 1) : Tensor();
@@ -92,6 +93,10 @@ TEST(DebertaTest, BucketsEqualTheFloat32Formula) {
                               {32, 128},
                               {64, 300},
                               {4, 40},
+                              {255, 512},
+                              {33, 128},
+                              {5, 40},
+                              {3, 40},
                               {0, 512},
                               {0, 7}}) {
     const BucketMap map = BucketMap::Deberta(buckets, max);
@@ -152,11 +157,11 @@ TEST(DebertaTest, RefusesBadInput) {
             "DeBERTa needs a positive span, got position_buckets 0 and "
             "max_relative_positions 0");
   EXPECT_EQ(ErrorOf([&] { Deberta(rows, rows, 16, 9); }),
-            "DeBERTa log buckets need an even position_buckets of at least 4 "
-            "and max_relative_positions above 9, got 16 and 9");
-  EXPECT_EQ(ErrorOf([&] { Deberta(rows, rows, 15, 64); }),
-            "DeBERTa log buckets need an even position_buckets of at least 4 "
-            "and max_relative_positions above 8, got 15 and 64");
+            "DeBERTa log buckets need a position_buckets of at least 2 and "
+            "max_relative_positions above 9 (and at most 2^40), got 16 and 9");
+  EXPECT_EQ(ErrorOf([&] { Deberta(rows, rows, 1, 64); }),
+            "DeBERTa log buckets need a position_buckets of at least 2 and "
+            "max_relative_positions above 1 (and at most 2^40), got 1 and 64");
   const Tensor x = RandomTensor({1, 3, 5, 4}, 1);
   EXPECT_EQ(ErrorOf([&] {
               reference::Attention(x, x, x, Deberta(rows, rows, 16, 64));

@@ -101,6 +101,42 @@ TEST(Rope2DTest, RefusesBadInput) {
             "rotation by coordinates needs positions >= 0, got -1");
 }
 
+// A call without positions is the grid row by row, and a window counts along
+// the rows: key (y, x) is seen by the queries up to `left` raster steps later.
+TEST(Rope2DTest, DefaultPositionsAreTheRaster) {
+  constexpr int64_t kHeight = 3, kWidth = 4, kDim = 8, kLeft = 5;
+  const Tensor x = RandomTensor({1, 1, kHeight * kWidth, kDim}, 1);
+  const Rope2D rope(kDim, PairLayout::kHalves, kWidth, 100.0);
+  const AttentionOptions options{.causal = true,
+                                 .window = Window{.left = kLeft, .right = 0}};
+  const Tensor out = reference::Attention(x, x, x, rope, options).out;
+  const auto angle = [](int64_t at) {
+    return [at](size_t p) {
+      const int64_t c = p < 2 ? at / kWidth : at % kWidth;
+      return double(c) * (p % 2 == 0 ? 1.0 : 0.1);  // 100^(-2p / 4)
+    };
+  };
+  const auto row = [&](int64_t i) {
+    std::vector<double> values;
+    for (int64_t d = 0; d < kDim; ++d) values.push_back(x.At(0, 0, i, d));
+    return values;
+  };
+  for (int64_t i = 0; i < kHeight * kWidth; ++i) {
+    double total = 0.0;
+    std::vector<double> sum(kDim);
+    for (int64_t j = std::max<int64_t>(i - kLeft, 0); j <= i; ++j) {
+      const double p = std::exp(
+          TurnedDot(PairLayout::kHalves, row(i), row(j), angle(i), angle(j)));
+      total += p;
+      for (size_t d = 0; d < sum.size(); ++d) sum[d] += p * row(j)[d];
+    }
+    for (int64_t d = 0; d < kDim; ++d) {
+      EXPECT_NEAR(out.At(0, 0, i, d), sum[static_cast<size_t>(d)] / total,
+                  1e-12);
+    }
+  }
+}
+
 // ----------------------------------------------------------------- M-RoPE
 
 enum Coordinate : int32_t { kT, kH, kW };
@@ -198,8 +234,13 @@ TEST(MRopeTest, TextEqualsOrdinaryRope) {
           options.k_positions = positions;
           return reference::Attention(x, x, x, e, options).out.ToVector();
         };
-        EXPECT_EQ(attend(MRope(16, layout, {2, 3, 3}, dealing, 1e6), packed),
-                  attend(Rope(16, layout, {.base = 1e6}), plain));
+        const auto rope = attend(Rope(16, layout, {.base = 1e6}), plain);
+        const MRope text(16, layout, {2, 3, 3}, dealing, 1e6);
+        EXPECT_EQ(attend(text, packed), rope);
+        EXPECT_EQ(attend(text, plain), rope);
+        if (first == 0) {
+          EXPECT_EQ(attend(text, {}), rope);
+        }
       }
     }
   }

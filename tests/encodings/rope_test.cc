@@ -244,7 +244,7 @@ TEST(RopeTest, RefusesBadInput) {
               Rotate(RandomTensor({1, 1, 2, 8}, 1),
                      Rope(16, PairLayout::kHalves).RotationFor(2));
             }),
-            "rotary channels 0 .. 15 do not fit a head of 8");
+            "16 rotary channels from 0 on do not fit a head of 8");
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ inline double NaiveRotatedDot(const Rotation& r, const std::vector<double>& q,
       const Axis& a =
           r.axes[static_cast<size_t>(r.axis.empty() ? 0 : r.axis[p])];
       const auto coordinate = [&](int64_t x) {
+        if (x < r.packed_from) return x;
         return a.modulus == 0 ? x / a.divisor : x / a.divisor % a.modulus;
       };
       turns = coordinate(m) - coordinate(n);

@@ -26,6 +26,8 @@ class Alibi final : public Encoding {
   static std::vector<double> Slopes(int64_t heads, double bias_max = 8.0);
 
   std::string_view Name() const override { return "alibi"; }
+  // Slopes towards earlier and later keys, [heads] each.
+  const BiasRamp& ramp() const { return ramp_; }
   Lowered Lower(const Shape& shape) const override;
 
  private:

@@ -13,6 +13,8 @@ class Binary final : public Encoding {
   explicit Binary(int64_t bits, int64_t dim = 0);
 
   std::string_view Name() const override { return "binary"; }
+  int64_t bits() const { return bits_; }
+  int64_t dim() const { return dim_; }
   Lowered Lower(const Shape& shape) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 

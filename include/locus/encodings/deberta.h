@@ -15,6 +15,8 @@ class Deberta final : public Encoding {
           int64_t max_relative_positions);
 
   std::string_view Name() const override { return "deberta"; }
+  int64_t position_buckets() const { return position_buckets_; }
+  int64_t max_relative_positions() const { return max_relative_positions_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

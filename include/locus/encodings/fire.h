@@ -22,6 +22,7 @@ class Fire final : public Encoding {
   explicit Fire(FireParams params, double epsilon = 1e-6);
 
   std::string_view Name() const override { return "fire"; }
+  double epsilon() const { return epsilon_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

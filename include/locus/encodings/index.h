@@ -19,6 +19,8 @@ class Index final : public Encoding {
   explicit Index(int64_t dim, ScalarMode mode = ScalarMode::kAdd);
 
   std::string_view Name() const override { return "index"; }
+  int64_t dim() const { return dim_; }
+  ScalarMode mode() const { return mode_; }
   Lowered Lower(const Shape& shape) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 
@@ -35,6 +37,9 @@ class NormalisedIndex final : public Encoding {
                            std::optional<int64_t> length = std::nullopt);
 
   std::string_view Name() const override { return "normalised-index"; }
+  int64_t dim() const { return dim_; }
+  ScalarMode mode() const { return mode_; }
+  std::optional<int64_t> length() const { return length_; }
   Lowered Lower(const Shape& shape) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 

@@ -14,6 +14,7 @@ class Kerple final : public Encoding {
   Kerple(KerpleKind kind, Tensor r1, Tensor r2);
 
   std::string_view Name() const override { return "kerple"; }
+  KerpleKind kind() const { return kind_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

@@ -17,6 +17,7 @@ class Learned final : public Encoding {
   explicit Learned(Tensor table, int64_t offset = 0);
 
   std::string_view Name() const override { return "learned"; }
+  int64_t offset() const { return offset_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

@@ -95,6 +95,9 @@ class Rope final : public Encoding {
   Rope(int64_t head_dim, PairLayout layout, RopeOptions options = {});
 
   std::string_view Name() const override { return "rope"; }
+  int64_t head_dim() const { return head_dim_; }
+  PairLayout layout() const { return layout_; }
+  const RopeOptions& options() const { return options_; }
   Lowered Lower(const Shape& shape) const override;
 
   // The rotation for sequences up to `length` tokens. Only DynamicScaling and

@@ -8,20 +8,36 @@
 
 namespace locus {
 
+// Which frequencies the rows and the columns of axial 2-D RoPE have.
+enum class AxialFrequencies : uint8_t {
+  kShared,       // both those of a head of head_dim / 2 (EVA-02, Qwen-VL)
+  kAlternating,  // of a head of head_dim, rows the even ones and columns the
+                 // odd ones (Pixtral)
+};
+
 // Axial 2-D: the first half of the pairs rotates by the row, the second by the
-// column; each half has the frequencies of a head of head_dim / 2. Positions
-// are raster indices y * width + x.
+// column. Positions are raster indices y * width + x: those of a call without
+// positions are the grid row by row. Causality and windows go by the raster
+// index.
 class Rope2D final : public Encoding {
  public:
   Rope2D(int64_t head_dim, PairLayout layout, int64_t width,
-         double base = 10000.0);
+         double base = 10000.0,
+         AxialFrequencies frequencies = AxialFrequencies::kShared);
 
   std::string_view Name() const override { return "rope-2d"; }
+  int64_t head_dim() const { return head_dim_; }
+  PairLayout layout() const { return rotation_.layout; }
+  int64_t width() const { return rotation_.axes[0].divisor; }
+  double base() const { return base_; }
+  AxialFrequencies frequencies() const { return frequencies_; }
   Lowered Lower(const Shape& shape) const override;
 
  private:
   Rotation rotation_;
   int64_t head_dim_;
+  double base_;
+  AxialFrequencies frequencies_;
 };
 
 // How the pairs of M-RoPE are dealt to time, height and width.
@@ -30,7 +46,8 @@ enum class MRopeSections : uint8_t {
   kInterleaved,  // t h w t h w ... while h and w have pairs left (Qwen3-VL)
 };
 
-// M-RoPE: positions are PackPosition(t, h, w).
+// M-RoPE: plain positions are text and rotate as those of Rope; tokens of
+// images and videos are at PackPosition(t, h, w).
 class MRope final : public Encoding {
  public:
   // sections: pairs of time, height and width; they sum to head_dim / 2.
@@ -38,11 +55,19 @@ class MRope final : public Encoding {
         MRopeSections dealing = MRopeSections::kChunked, double base = 1e6);
 
   std::string_view Name() const override { return "mrope"; }
+  int64_t head_dim() const { return head_dim_; }
+  PairLayout layout() const { return rotation_.layout; }
+  const std::array<int64_t, 3>& sections() const { return sections_; }
+  MRopeSections dealing() const { return dealing_; }
+  double base() const { return base_; }
   Lowered Lower(const Shape& shape) const override;
 
  private:
   Rotation rotation_;
   int64_t head_dim_;
+  std::array<int64_t, 3> sections_;
+  MRopeSections dealing_;
+  double base_;
 };
 
 }  // namespace locus

@@ -12,10 +12,15 @@ class Sandwich final : public Encoding {
   explicit Sandwich(int64_t heads, int64_t dim = 128, double base = 10000.0);
 
   std::string_view Name() const override { return "sandwich"; }
+  int64_t heads() const { return heads_; }
+  int64_t dim() const { return dim_; }
+  double base() const { return base_; }
   Lowered Lower(const Shape& shape) const override;
 
  private:
   int64_t heads_;
+  int64_t dim_;
+  double base_;
   std::vector<double> frequencies_;
 };
 

@@ -14,6 +14,8 @@ class Shaw final : public Encoding {
   Shaw(Tensor keys, Tensor values, int64_t r_min, int64_t r_max);
 
   std::string_view Name() const override { return "shaw"; }
+  int64_t r_min() const { return r_min_; }
+  int64_t r_max() const { return r_max_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

@@ -14,6 +14,8 @@ class SineOnly final : public Encoding {
   explicit SineOnly(int64_t dim, double base = 10000.0);
 
   std::string_view Name() const override { return "sine"; }
+  int64_t dim() const { return dim_; }
+  double base() const { return base_; }
   Lowered Lower(const Shape& shape) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 
@@ -40,6 +42,8 @@ class Sinusoidal final : public Encoding {
   explicit Sinusoidal(int64_t dim, SinusoidalOptions options = {});
 
   std::string_view Name() const override { return "sinusoidal"; }
+  int64_t dim() const { return dim_; }
+  const SinusoidalOptions& options() const { return options_; }
   Lowered Lower(const Shape& shape) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 

@@ -15,6 +15,9 @@ class SwinBias final : public Encoding {
   SwinBias(Tensor table, int64_t height, int64_t width, bool cls = false);
 
   std::string_view Name() const override { return "swin"; }
+  int64_t height() const { return height_; }
+  int64_t width() const { return width_; }
+  bool cls() const { return cls_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

@@ -13,6 +13,8 @@ class T5Bias final : public Encoding {
                   bool bidirectional = false);
 
   std::string_view Name() const override { return "t5"; }
+  int64_t max_distance() const { return max_distance_; }
+  bool bidirectional() const { return bidirectional_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

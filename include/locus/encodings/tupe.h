@@ -26,6 +26,7 @@ class Tupe final : public Encoding {
   Tupe(Tensor q_pos, Tensor k_pos, TupeOptions options = {});
 
   std::string_view Name() const override { return "tupe"; }
+  const TupeOptions& options() const { return options_; }
   Lowered Lower(const Shape& shape) const override;
   std::vector<Param> Params() const override;
   std::unique_ptr<Encoding> WithParams(

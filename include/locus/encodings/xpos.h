@@ -17,11 +17,15 @@ class XPos final : public Encoding {
   XPos(int64_t head_dim, PairLayout layout, XPosOptions options = {});
 
   std::string_view Name() const override { return "xpos"; }
+  int64_t head_dim() const { return head_dim_; }
+  PairLayout layout() const { return rotation_.layout; }
+  const XPosOptions& options() const { return options_; }
   Lowered Lower(const Shape& shape) const override;
 
  private:
   Rotation rotation_;
   int64_t head_dim_;
+  XPosOptions options_;
 };
 
 }  // namespace locus
