@@ -2,6 +2,7 @@
 #ifndef LOCUS_ATTENTION_H_
 #define LOCUS_ATTENTION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,6 +26,11 @@ struct Window {
 // the query's (causal), and the offset lies in the window.
 struct AttentionOptions {
   bool causal = false;
+  // Causality and window compare indices instead of positions: key j and query
+  // i + max(keys - q_len, 0), which are the positions of a call without any.
+  // For packed positions of M-RoPE, where those of a video may pass the text
+  // that follows. Biases and tables then need positions that rise.
+  bool by_index = false;
   // What an encoding is lowered with; empty: its own, usually
   // 1 / sqrt(head_dim). Terms carry the scale already: calls with Terms do not
   // look here.
@@ -34,11 +40,13 @@ struct AttentionOptions {
   double softcap = 0.0;
 
   // Positions per token: [batch * length], or [length] for every sequence
-  // alike. Empty: keys count from 0 and queries end where the keys end, that is
-  // k_pos = j and q_pos = i + max(k_len - q_len, 0).
+  // alike. Empty: keys count from 0 and queries end where the keys of their
+  // sequence end, that is k_pos = j and q_pos = i + max(keys - q_len, 0), with
+  // keys = key_lengths[b], or k_len without those.
   std::span<const int64_t> q_positions = {};
   std::span<const int64_t> k_positions = {};
-  // Only the first key_lengths[b] keys of a sequence exist. Empty: all.
+  // Only the first key_lengths[b] keys of a sequence exist: the result is that
+  // of a call on this sequence with its keys cut off there. Empty: all.
   std::span<const int64_t> key_lengths = {};
   // Packed sequences: tokens see only tokens of the same segment. Sizes as for
   // positions; both or neither.
@@ -73,11 +81,23 @@ class CallMask {
   CallMask(const CallSizes& sizes, const AttentionOptions& options);
 
   int64_t QPos(int64_t b, int64_t i) const {
-    return q_pos_.empty() ? q_start_ + i
+    return q_pos_.empty() ? QIndex(b, i)
                           : q_pos_[static_cast<size_t>(b * q_step_ + i)];
   }
   int64_t KPos(int64_t b, int64_t j) const {
     return k_pos_.empty() ? j : k_pos_[static_cast<size_t>(b * k_step_ + j)];
+  }
+  // What causality and window compare.
+  int64_t QPlace(int64_t b, int64_t i) const {
+    return by_index_ ? QIndex(b, i) : QPos(b, i);
+  }
+  int64_t KPlace(int64_t b, int64_t j) const {
+    return by_index_ ? j : KPos(b, j);
+  }
+  bool ByIndex() const { return by_index_; }
+  // How many keys of a sequence exist.
+  int64_t Keys(int64_t b) const {
+    return key_lengths_.empty() ? k_len_ : key_lengths_[static_cast<size_t>(b)];
   }
   bool Visible(int64_t b, int64_t i, int64_t j) const;
 
@@ -86,10 +106,15 @@ class CallMask {
   Shape ShapeOf(const CallSizes& sizes, const AttentionOptions& options) const;
 
  private:
+  int64_t QIndex(int64_t b, int64_t i) const {
+    return std::max<int64_t>(Keys(b) - q_len_, 0) + i;
+  }
+
   std::span<const int64_t> q_pos_, k_pos_, key_lengths_, q_seg_, k_seg_;
-  int64_t q_start_ = 0;
+  int64_t q_len_ = 0, k_len_ = 0;
   int64_t q_step_ = 0, k_step_ = 0, q_seg_step_ = 0, k_seg_step_ = 0;
   bool causal_ = false;
+  bool by_index_ = false;  // and positions are something else
   std::optional<Window> window_;
 };
 

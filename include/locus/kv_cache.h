@@ -30,8 +30,9 @@ struct KvCacheConfig {
 
 // How tokens are appended. Spans must outlive the call.
 struct AppendOptions {
-  // Per token: [n], or [batch * n]. Empty: each sequence goes on by one from
-  // its last token, and begins at 0.
+  // Per token: [n], or [batch * n]. Empty: each sequence begins at 0 and goes
+  // on as text does (Rotation::After): by one from its last token, and for
+  // packed positions of M-RoPE from the largest coordinate cached.
   std::span<const int64_t> positions = {};
   // Only the first lengths[b] tokens of a sequence are appended: sequences of
   // one batch may be of different lengths. Empty: all n.
@@ -45,7 +46,7 @@ struct AppendOptions {
 // stored as they came and rotated when they are read.
 //
 // Not to be changed by one thread while another uses it; Decode may run on many
-// at once.
+// at once. What throws, std::bad_alloc included, has changed nothing.
 class KvCache {
  public:
   explicit KvCache(const KvCacheConfig& config);
@@ -54,8 +55,8 @@ class KvCache {
   KvCache& operator=(KvCache&&) = default;
 
   // Adds unrotated keys k [B, Hkv, n, D] and values v [B, Hkv, n, Dv] of any
-  // type and strides. Throws Error, and changes nothing, if the cached keys
-  // were rotated by another table.
+  // type and strides. Throws Error if the cached keys were rotated by another
+  // table.
   void Append(const Tensor& k, const Tensor& v, const Terms& terms,
               const AppendOptions& options = {});
   void Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
@@ -63,9 +64,10 @@ class KvCache {
 
   // Attends queries q [B, Hq, Lq, D], unrotated, of f32, bf16 or f16, over
   // everything cached: the rows that Attention over the whole sequence gives
-  // for them. The result is of the type of q. Without q_positions the queries
-  // are the last Lq tokens of their sequence, the last of key_lengths where
-  // these are given. k_positions are the cache's own.
+  // for them. The result is of the type of q. k_positions are the cache's own.
+  // Without q_positions the queries end where their sequence ends, or where its
+  // key length cuts it off, as in Attention: query i is token
+  // max(keys - Lq, 0) + i, and tokens past the last cached one go on as text.
   AttentionResult Decode(const Tensor& q, const Terms& terms,
                          const AttentionOptions& options = {}) const;
   AttentionResult Decode(const Tensor& q, const Encoding& encoding,
@@ -109,12 +111,17 @@ class KvCache {
       int64_t n, const AppendOptions& options) const;
   // A shape to lower an encoding for its rotation alone.
   Shape ShapeOf(int64_t first_position, int64_t last_position) const;
-  int64_t LastPosition(int64_t at_least) const;
+  // The same for these tokens and all that are cached.
+  Shape ShapeWith(const std::vector<std::vector<int64_t>>& positions) const;
+  // Where text goes on after these tokens of the cache.
+  TextPositions After(std::span<const int64_t> positions) const;
   void Grow(int64_t tokens);
   void CheckTable(const Terms& terms, const char* what) const;
-  // The rotation that the stored keys carry.
-  std::optional<Rotation> Stored() const;
-  void TurnTo(const std::optional<Rotation>& rotation, bool with_key_table);
+  // The rotation that stored keys carry, given that of their encoding, or
+  // nullptr.
+  static const Rotation* Stored(const std::optional<Rotation>& rotation,
+                                bool with_key_table);
+  void TurnTo(std::optional<Rotation> rotation, bool with_key_table);
 
   KvCacheConfig config_;
   Tensor k_, v_;  // [B, Hkv, capacity, D] and [B, Hkv, capacity, Dv]

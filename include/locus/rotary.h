@@ -106,10 +106,22 @@ Tensor RotateWith(const Tensor& x, const Tensor& cos, const Tensor& sin,
 
 // ------------------------------------------------------------------ positions
 
-// Several coordinates in one int64 position, 20 bits each: for M-RoPE, where a
-// token has a time, a row and a column. Text tokens have t = h = w. With 20
-// bits the largest packed position is one that attention accepts (below 2^61).
+// Several coordinates in one int64 position, for M-RoPE, where a token has a
+// time, a row and a column: 2^60 + t 2^40 + h 2^20 + w, each below 2^20. The
+// largest is the largest position that attention accepts.
+//
+// A text token has t = h = w, and its plain index p means the same as
+// PackPosition(p, p, p): a call without images needs no packing.
+//
+// Packed positions compare by time, then row, then column. That is the order of
+// the tokens where text and images alternate, and causal attention may go by
+// it; it is not where text follows a long video, or where only some positions
+// are packed, and a packed position has no distance from another. Then masks go
+// by index (AttentionOptions::by_index), and are refused otherwise.
 inline constexpr int64_t kPackedAxis = int64_t{1} << 20;
+inline constexpr int64_t kPackedFrom = kPackedAxis * kPackedAxis * kPackedAxis;
+// Plain positions of text lie below this: what lies between is neither.
+inline constexpr int64_t kPlainBelow = kPackedAxis * kPackedAxis;
 int64_t PackPosition(int64_t t, int64_t h, int64_t w);
 
 }  // namespace locus

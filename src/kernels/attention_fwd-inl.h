@@ -318,6 +318,7 @@ inline void ForwardQueries(const Packed& packed, int64_t b, int64_t h,
     run.SetTables(&scratch.key_table, pairs ? &scratch.pairs : nullptr);
   }
   for (int64_t q = 0; q < count; q += kTaskQueries) {
+    CheckInterrupt();
     run.Run(b, h, first + q, std::min(kTaskQueries, count - q), out, lse);
   }
 }

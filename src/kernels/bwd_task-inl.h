@@ -106,6 +106,7 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
       const size_t at = static_cast<size_t>(q / kBwdQueries);
       // Queries that see nothing at all are stored with the last span.
       if (!seen && (stored[at] || begin < keys)) continue;
+      CheckInterrupt();
       RunQueries(first + q, queries, span, stored[at]);
       stored[at] = true;
     }

@@ -19,24 +19,31 @@ Tokens CountTokens(int64_t count) {
   return t;
 }
 
-Tokens SortTokens(int64_t count, const auto& position, const auto& segment,
-                  bool segmented) {
+// `place` is what masks compare: `by_index`, something else than the position.
+Tokens SortTokens(int64_t count, const auto& position, const auto& place,
+                  bool by_index, const auto& segment, bool segmented) {
   Tokens t = CountTokens(count);
-  std::ranges::transform(t.source, t.position.begin(), position);
-  if (segmented) {
-    t.segment.resize(t.source.size());
-    std::ranges::transform(t.source, t.segment.begin(), segment);
-  }
+  const auto fill = [&] {
+    std::ranges::transform(t.source, t.position.begin(), position);
+    if (by_index) {
+      t.index.resize(t.source.size());
+      std::ranges::transform(t.source, t.index.begin(), place);
+    }
+    if (segmented) {
+      t.segment.resize(t.source.size());
+      std::ranges::transform(t.source, t.segment.begin(), segment);
+    }
+  };
+  fill();
   const auto key = [&](int64_t i) {
-    return std::pair(segmented ? segment(i) : 0, position(i));
+    return std::pair(segmented ? segment(i) : 0, place(i));
   };
   const bool sorted = segmented ? std::ranges::is_sorted(t.source, {}, key)
-                                : std::ranges::is_sorted(t.position);
+                                : std::ranges::is_sorted(t.places());
   if (sorted) return t;
   t.in_order = false;
   std::ranges::stable_sort(t.source, {}, key);
-  std::ranges::transform(t.source, t.position.begin(), position);
-  if (segmented) std::ranges::transform(t.source, t.segment.begin(), segment);
+  fill();
   return t;
 }
 
@@ -125,19 +132,19 @@ Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
   for (int64_t b = 0; b < (shared ? 1 : sizes.batch); ++b) {
     queries.push_back(SortTokens(
         sizes.q_len, [&](int64_t i) { return mask.QPos(b, i); },
+        [&](int64_t i) { return mask.QPlace(b, i); }, mask.ByIndex(),
         [&](int64_t i) {
           return segment_of(options.q_segments, sizes.q_len, b, i);
         },
         segmented));
-    const int64_t present = options.key_lengths.empty()
-                                ? sizes.k_len
-                                : options.key_lengths[static_cast<size_t>(b)];
+    const int64_t present = mask.Keys(b);
     const bool counted = options.k_positions.empty() && !segmented;
     if (counted) {
       keys.push_back(CountTokens(present));
     } else {
       keys.push_back(SortTokens(
           present, [&](int64_t j) { return mask.KPos(b, j); },
+          [&](int64_t j) { return mask.KPlace(b, j); }, mask.ByIndex(),
           [&](int64_t j) {
             return segment_of(options.k_segments, sizes.k_len, b, j);
           },
@@ -159,24 +166,26 @@ size_t Tokens::RunOf(int64_t i) const {
 
 Interval Call::FindInterval(const Tokens& qs, const Tokens& ks,
                             int64_t i) const {
-  const int64_t m = qs.position[static_cast<size_t>(i)];
-  auto begin = ks.position.begin();
-  auto end = ks.position.end();
+  const int64_t m = qs.places()[static_cast<size_t>(i)];
+  const std::vector<int64_t>& places = ks.places();
+  auto begin = places.begin();
+  auto end = places.end();
   if (!qs.segment.empty()) {
     const auto range = std::equal_range(ks.segment.begin(), ks.segment.end(),
                                         qs.segment[static_cast<size_t>(i)]);
     begin += range.first - ks.segment.begin();
-    end = ks.position.begin() + (range.second - ks.segment.begin());
+    end = places.begin() + (range.second - ks.segment.begin());
   }
-  Interval seen{begin - ks.position.begin(), end - ks.position.begin()};
+  Interval seen{begin - places.begin(), end - places.begin()};
   if (causal || window) {
-    int64_t ahead = window ? window->right : BucketMap::kHighest;
+    int64_t ahead = BucketMap::kHighest;
+    if (window) ahead = std::min(ahead, window->right);
     if (causal) ahead = 0;
-    seen.end = std::upper_bound(begin, end, m + ahead) - ks.position.begin();
+    seen.end = std::upper_bound(begin, end, m + ahead) - places.begin();
   }
   if (window) {
-    seen.begin =
-        std::lower_bound(begin, end, m - window->left) - ks.position.begin();
+    const int64_t behind = std::min(BucketMap::kHighest, window->left);
+    seen.begin = std::lower_bound(begin, end, m - behind) - places.begin();
   }
   if (seen.begin > seen.end) seen.begin = seen.end;
   return seen;

@@ -61,13 +61,14 @@ struct Run {
   int64_t count = 0;
 };
 
-// One side of one sequence: tokens sorted by (segment, position). Attention
-// does not care about the order of keys, and sorted keys make what a query sees
-// an interval.
+// One side of one sequence: tokens sorted by (segment, position), or by
+// (segment, index) if that is what masks compare. Attention does not care about
+// the order of keys, and sorted keys make what a query sees an interval.
 struct Tokens {
   std::vector<int64_t> source;    // index in the tensor
-  std::vector<int64_t> position;  // ascending within a segment
+  std::vector<int64_t> position;  // ascending within a segment, but for index
   std::vector<int64_t> segment;   // empty: all in one
+  std::vector<int64_t> index;     // what masks compare; empty: the position
   std::vector<Run> runs;          // of consecutive positions, in order
   bool in_order = true;           // source[i] is i
 
@@ -76,6 +77,10 @@ struct Tokens {
   // The run that token i belongs to.
   size_t RunOf(int64_t i) const;
   int64_t size() const { return static_cast<int64_t>(position.size()); }
+  // What masks compare, in order.
+  const std::vector<int64_t>& places() const {
+    return index.empty() ? position : index;
+  }
 };
 
 // The keys [begin, end) that a query sees, in sorted order.

@@ -72,7 +72,11 @@ void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
   }
   Shape shape;
   shape.head_dim = head_dim;
-  for (int64_t p : positions) shape.min_q_pos = std::min(shape.min_q_pos, p);
+  if (!positions.empty()) {
+    const auto [lo, hi] = std::ranges::minmax(positions);
+    shape.min_q_pos = shape.min_k_pos = lo;
+    shape.max_q_pos = shape.max_k_pos = hi;
+  }
   Validate(Terms{.rotate = rotation}, shape);
 }
 

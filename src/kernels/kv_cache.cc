@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
+#include <utility>
 
-#include "core/buffer.h"
 #include "core/fail.h"
 #include "core/threads.h"
 #include "kernels/call.h"
@@ -14,16 +13,6 @@
 
 namespace locus {
 namespace {
-
-// Uninitialised, on large pages where there are any.
-Tensor Allocate(DType dtype, const std::vector<int64_t>& shape) {
-  int64_t elements = 1;
-  for (int64_t size : shape) elements *= size;
-  auto buffer = std::make_shared<FloatBuffer>(
-      std::max<int64_t>(1, (elements * DTypeBytes(dtype) + 3) / 4));
-  const void* data = buffer->data();
-  return Tensor::Borrow(dtype, shape, {}, data, std::move(buffer));
-}
 
 std::string TableName(uint64_t id) {
   return id == 0 ? "none" : fmt::format("{:016x}", id);
@@ -54,8 +43,8 @@ KvCache::KvCache(const KvCacheConfig& config) : config_(config) {
   if (c.capacity < 0) {
     Fail("a cache's capacity must not be negative, got {}", c.capacity);
   }
-  k_ = Allocate(c.dtype, {c.batch, c.kv_heads, c.capacity, c.head_dim});
-  v_ = Allocate(c.dtype, {c.batch, c.kv_heads, c.capacity, c.value_dim});
+  k_ = Tensor::Empty(c.dtype, {c.batch, c.kv_heads, c.capacity, c.head_dim});
+  v_ = Tensor::Empty(c.dtype, {c.batch, c.kv_heads, c.capacity, c.value_dim});
   positions_.resize(static_cast<size_t>(c.batch));
 }
 
@@ -76,10 +65,11 @@ std::span<const int64_t> KvCache::positions(int64_t b) const {
   return positions_[static_cast<size_t>(b)];
 }
 
-std::optional<Rotation> KvCache::Stored() const {
-  if (rotation_ && !rotation_->log_decay.empty()) return {};
-  if (with_key_table_) return {};
-  return rotation_;
+const Rotation* KvCache::Stored(const std::optional<Rotation>& rotation,
+                                bool with_key_table) {
+  const bool carried =
+      rotation && rotation->log_decay.empty() && !with_key_table;
+  return carried ? &*rotation : nullptr;
 }
 
 void KvCache::CheckTable(const Terms& terms, const char* what) const {
@@ -91,7 +81,7 @@ void KvCache::CheckTable(const Terms& terms, const char* what) const {
         "the cache first",
         TableName(table_id()), what, TableName(id));
   }
-  if (terms.k_table && Stored()) {
+  if (terms.k_table && Stored(rotation_, with_key_table_) != nullptr) {
     Fail(
         "a key table sees unrotated keys, but this cache holds keys that were "
         "appended without one and rotated by table {}",
@@ -108,8 +98,8 @@ void KvCache::Grow(int64_t tokens) {
   const int64_t used = size();
   const auto larger = [&](Tensor from) {
     const int64_t dim = from.size(3);
-    Tensor to =
-        Allocate(config_.dtype, {config_.batch, config_.kv_heads, room, dim});
+    Tensor to = Tensor::Empty(config_.dtype,
+                              {config_.batch, config_.kv_heads, room, dim});
     for (int64_t b = 0; b < config_.batch && used > 0; ++b) {
       for (int64_t h = 0; h < config_.kv_heads; ++h) {
         std::memcpy(
@@ -142,15 +132,15 @@ std::vector<std::vector<int64_t>> KvCache::NewPositions(
       Fail("a length must lie in [0, {}], got {}", n, count);
     }
     const std::vector<int64_t>& past = positions_[b];
-    const int64_t next = past.empty() ? 0 : past.back() + 1;
+    const TextPositions next = After(past);
     const int64_t first = given > n ? static_cast<int64_t>(b) * n : 0;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t p = given == 0
-                            ? next + i
+                            ? next.first + i * next.step
                             : options.positions[static_cast<size_t>(first + i)];
-      if (p < BucketMap::kLowest || p > BucketMap::kHighest) {
-        Fail("positions must lie in [{}, {}], got {}", BucketMap::kLowest,
-             BucketMap::kHighest, p);
+      if (p < kLowestPosition || p > kHighestPosition) {
+        Fail("positions must lie in [{}, {}], got {}", kLowestPosition,
+             kHighestPosition, p);
       }
       added[b].push_back(p);
     }
@@ -168,11 +158,22 @@ Shape KvCache::ShapeOf(int64_t first_position, int64_t last_position) const {
   return shape;
 }
 
-int64_t KvCache::LastPosition(int64_t at_least) const {
-  for (const auto& list : positions_) {
-    for (int64_t p : list) at_least = std::max(at_least, p);
+Shape KvCache::ShapeWith(
+    const std::vector<std::vector<int64_t>>& positions) const {
+  int64_t first = kHighestPosition, last = kLowestPosition;
+  for (const auto* lists : {&positions, &positions_}) {
+    for (const auto& list : *lists) {
+      for (int64_t p : list) {
+        first = std::min(first, p);
+        last = std::max(last, p);
+      }
+    }
   }
-  return at_least;
+  return first > last ? ShapeOf(0, 0) : ShapeOf(first, last);
+}
+
+TextPositions KvCache::After(std::span<const int64_t> positions) const {
+  return rotation_ ? rotation_->After(positions) : Rotation().After(positions);
 }
 
 void KvCache::Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
@@ -180,16 +181,8 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
   // The rotation alone matters here; what changes with the length follows the
   // last position.
   const int64_t n = k.rank() == 4 ? k.size(2) : 0;
-  int64_t first = BucketMap::kHighest, last = BucketMap::kLowest;
-  for (const auto& list : NewPositions(n, options)) {
-    for (int64_t p : list) {
-      first = std::min(first, p);
-      last = std::max(last, p);
-    }
-  }
-  last = LastPosition(first > last ? 0 : last);
-  const Shape shape = ShapeOf(std::min(first, last), last);
-  Append(k, v, encoding.Lower(shape).terms, options);
+  const int64_t last = ShapeWith(NewPositions(n, options)).max_k_pos;
+  Append(k, v, encoding.Lower(ShapeOf(last, last)).terms, options);
 }
 
 void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
@@ -204,25 +197,33 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   }
   CheckTable(terms, "the new ones would be rotated");
   std::vector<std::vector<int64_t>> added = NewPositions(n, options);
-  int64_t first = 0, longest = 0;
+  int64_t longest = 0;
   for (size_t b = 0; b < added.size(); ++b) {
-    for (int64_t p : added[b]) first = std::min(first, p);
     longest = std::max(
         longest, static_cast<int64_t>(positions_[b].size() + added[b].size()));
   }
-  Validate(Terms{.rotate = terms.rotate}, ShapeOf(first, first));
+  Validate(Terms{.rotate = terms.rotate}, ShapeWith(added));
 
+  // Nothing that a reader could notice changes before all is stored.
+  const bool first_tokens = size() == 0;
+  std::optional<Rotation> rotation = first_tokens ? terms.rotate : rotation_;
+  const bool with_key_table = first_tokens
+                                  ? terms.rotate.has_value() && terms.k_table
+                                  : with_key_table_;
   Grow(longest);
-  if (size() == 0) {
-    rotation_ = terms.rotate;
-    with_key_table_ = terms.rotate && terms.k_table;
-    alike_ = counting_ = true;
+  for (size_t b = 0; b < added.size(); ++b) {
+    // As push_back does: twice as much each time.
+    std::vector<int64_t>& list = positions_[b];
+    const size_t needed = list.size() + added[b].size();
+    if (needed > list.capacity()) {
+      list.reserve(std::max(needed, 2 * list.capacity()));
+    }
   }
-  const std::optional<Rotation> turn = Stored();
+  const Rotation* turn = Stored(rotation, with_key_table);
   const int threads = kernels::ThreadsForElements(
       k.NumElements() + v.NumElements(), options.threads);
   std::vector<RotationTable> tables;
-  for (size_t b = 0; turn && b < added.size(); ++b) {
+  for (size_t b = 0; turn != nullptr && b < added.size(); ++b) {
     kernels::Tokens tokens;
     tokens.position = added[b];
     tables.emplace_back(*turn, tokens, /*sign=*/0.0, /*origin=*/0, threads);
@@ -236,7 +237,9 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
         static_cast<size_t>(std::max(c.head_dim, c.value_dim)));
     for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
       k_rows.Load(b, h, i, row.data());
-      if (turn) kernels::RotateRow(*turn, tables[at], i, row.data());
+      if (turn != nullptr) {
+        kernels::RotateRow(*turn, tables[at], i, row.data());
+      }
       kernels::StoreFloats(row.data(), c.head_dim, c.dtype,
                            RowOf(k_, b, h, used + i));
       v_rows.Load(b, h, i, row.data());
@@ -244,6 +247,9 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
                            RowOf(v_, b, h, used + i));
     }
   });
+  rotation_ = std::move(rotation);
+  with_key_table_ = with_key_table;
+  if (first_tokens) alike_ = counting_ = true;
   for (size_t b = 0; b < added.size(); ++b) {
     alike_ = alike_ && added[b] == added[0];
     int64_t next = static_cast<int64_t>(positions_[b].size());

@@ -63,20 +63,27 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
     }
     call.options.k_positions = call.k_positions;
   }
-  if (options.q_positions.empty() && tokens > 0) {
+  // Queries of a cache that counts are where a call puts them by itself.
+  if (options.q_positions.empty() && !counting_) {
     const bool one_list = alike_ && !ragged;
     for (int64_t b = 0; b < (one_list ? 1 : batch); ++b) {
-      const int64_t end = call.lengths[static_cast<size_t>(b)];
-      if (end < q_len) {
-        Fail(
-            "{} queries cannot be the last of the {} tokens of sequence {}: "
-            "give q_positions",
-            q_len, end, b);
+      const std::span<const int64_t> cached = positions(b);
+      const TextPositions next = After(cached);
+      const int64_t first =
+          std::max<int64_t>(call.lengths[static_cast<size_t>(b)] - q_len, 0);
+      for (int64_t at = first; at < first + q_len; ++at) {
+        const int64_t past = at - size(b);
+        call.q_positions.push_back(past < 0 ? cached[static_cast<size_t>(at)]
+                                            : next.first + past * next.step);
       }
-      const auto last = positions_[static_cast<size_t>(b)].begin() + end;
-      call.q_positions.insert(call.q_positions.end(), last - q_len, last);
     }
     call.options.q_positions = call.q_positions;
+    // These queries stand at known indices, by which masks can go where packed
+    // positions tell no order.
+    if (rotation_ && rotation_->packed_from > 0 &&
+        ShapeWith({}).max_k_pos >= rotation_->packed_from) {
+      call.options.by_index = true;
+    }
   }
   return call;
 }
@@ -98,7 +105,7 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
   const CallSizes& s = call.sizes;
   AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
   float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
-  const bool rotated = Stored().has_value();
+  const bool rotated = Stored(rotation_, with_key_table_) != nullptr;
   const int threads = kernels::ThreadsFor(s, options.threads);
   if (kernels::FewRows(s, terms) || kernels::TablesByPair(terms) ||
       (rotated && terms.q_table)) {

@@ -1,10 +1,8 @@
-// What the parts of the cache share: rows of its tensors, and tables that turn
-// them.
+// What the parts of the cache share: rows of its tensors, and threads for them.
 #ifndef LOCUS_SRC_KERNELS_KV_CACHE_ROWS_H_
 #define LOCUS_SRC_KERNELS_KV_CACHE_ROWS_H_
 
 #include <algorithm>
-#include <span>
 
 #include "core/threads.h"
 #include "kernels/call.h"
@@ -26,12 +24,6 @@ inline int ThreadsForElements(int64_t elements, int requested) {
   return static_cast<int>(
       std::clamp<int64_t>(elements / kWorthAThread, 1, NumThreads(requested)));
 }
-
-// The table that turns rows at `positions` from one rotation to another of the
-// same pairs: R_to R_from^-1, with R_from^-1 = R_from^T / gain^2. nullptr: no
-// rotation. Angles and products are in float64.
-RotationTable TableBetween(const Rotation* from, const Rotation* to,
-                           std::span<const int64_t> positions);
 
 }  // namespace locus::kernels
 

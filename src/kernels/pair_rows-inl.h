@@ -93,7 +93,10 @@ inline void PairRows::BeginHead(const Packed& packed, int64_t b, int64_t h,
   stride_ = AlignUp(map_->width(), 4) + 2 * kPad;
   scale_ = packed.ScaleOf(0);
   const Terms& terms = packed.call.terms;
-  const int64_t count = terms.k_table->buckets.count;
+  // The tables share the buckets that occur; either may have more.
+  const int64_t count =
+      std::max(terms.k_table->buckets.count,
+               terms.q_table ? terms.q_table->buckets.count : 0);
   queries_.Resize(AlignUp(count, kRowsI) * kQueries);
   std::fill_n(queries_.data(), AlignUp(count, kRowsI) * kQueries, 0.0F);
   if (!terms.q_table) return;

@@ -46,8 +46,16 @@ class Scorer {
               !(table_ != nullptr &&
                 (table_->buckets.grid || table_->buckets.special));
     // What is laid out by rel is added while a product is in registers. Of two
-    // such terms, the bias joins the band, or is added afterwards.
-    late_bias_ = terms.bias && !(by_rel_ && q_stride_ == 0);
+    // such terms, the bias joins the band, or is added afterwards: beyond the
+    // ends of the query table the band repeats, and so must the bias.
+    if (by_rel_ && packed_.q_table_band) {
+      const RelMap& bias = packed_.bias->map;
+      const RelMap& band = packed_.q_table->map;
+      bias_in_band_ = bias.first >= band.first &&
+                      bias.first + bias.width() <= band.first + band.width();
+    }
+    late_bias_ =
+        terms.bias && !(by_rel_ && (!packed_.q_table || bias_in_band_));
     late_ = use_key_table_ || late_bias_ || call_.softcap > 0.0F;
   }
 
@@ -220,9 +228,10 @@ class Scorer {
   const KeyTable* key_table_ = nullptr;
   const PairRows* pairs_ = nullptr;
   bool use_key_table_ = false;
-  bool by_rel_ = false;     // the bias is a row by rel
-  bool late_bias_ = false;  // the bias is added after the product
-  bool late_ = false;       // something is
+  bool by_rel_ = false;        // the bias is a row by rel
+  bool bias_in_band_ = false;  // the bias is added to that of the query table
+  bool late_bias_ = false;     // the bias is added after the product
+  bool late_ = false;          // something is
   int64_t q_stride_ = 0;
   FloatBuffer band_, rows_;
 };
@@ -323,7 +332,7 @@ inline Scorer::ByRel Scorer::Band(const Block& block, int64_t first_rel,
   for (int64_t p = 0; p < width; p += kColsI) {
     const float* panel = table.Head(block.h) + (from + p) * dim;
     const Store store{band_.data() + kRelPad + p, static_cast<size_t>(stride)};
-    if (by_rel_) {
+    if (bias_in_band_) {
       const RelMap& map = packed_.bias->map;
       const int64_t at =
           RelStart(table.map.first + from + p, map.first, map.width());

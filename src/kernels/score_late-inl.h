@@ -45,7 +45,7 @@ inline void Scorer::AddScattered(const Block& block, int64_t r, Interval keys,
       j = stop;
     }
   }
-  if (call_.terms.bias && !(packed_.q_table_band && by_rel_)) {
+  if (call_.terms.bias && !bias_in_band_) {
     AddBias(block, r, keys, s);
   }
 }

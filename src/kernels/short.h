@@ -75,7 +75,7 @@ struct ShortCall {
   const float *k_cos = nullptr, *k_sin = nullptr;
 
  private:
-  void FindShape(std::optional<double> scale);
+  void FindShape(const AttentionOptions& o);
   void LayOutByRel();
   void LayOutByPair();
   void FindAngles();

@@ -31,10 +31,18 @@ bool Consecutive(std::span<const int64_t> positions, int64_t length) {
   return true;
 }
 
-// If nothing is said, queries end where the keys end.
-int64_t FirstQuery(const CallSizes& s, const AttentionOptions& o) {
-  return o.q_positions.empty() ? std::max<int64_t>(s.k_len - s.q_len, 0)
-                               : o.q_positions[0];
+// If nothing is said, queries end where the keys of their sequence end.
+int64_t FirstQuery(const CallSizes& s, const AttentionOptions& o,
+                   size_t b = 0) {
+  if (!o.q_positions.empty()) return o.q_positions[0];
+  const int64_t keys = o.key_lengths.empty() ? s.k_len : o.key_lengths[b];
+  return std::max<int64_t>(keys - s.q_len, 0);
+}
+bool QueriesBeginAlike(const CallSizes& s, const AttentionOptions& o) {
+  for (size_t b = 1; b < o.key_lengths.size(); ++b) {
+    if (FirstQuery(s, o, b) != FirstQuery(s, o)) return false;
+  }
+  return true;
 }
 int64_t FirstKey(const AttentionOptions& o) {
   return o.k_positions.empty() ? 0 : o.k_positions[0];
@@ -52,7 +60,8 @@ bool SameAngles(const Rotation& a, const Rotation& b) {
     return x.divisor == y.divisor && x.modulus == y.modulus;
   };
   return a.theta == b.theta && a.gain == b.gain && a.angles == b.angles &&
-         a.axis == b.axis && std::ranges::equal(a.axes, b.axes, same_axis);
+         a.axis == b.axis && a.packed_from == b.packed_from &&
+         std::ranges::equal(a.axes, b.axes, same_axis);
 }
 
 RotationTable AnglesOf(const Rotation& rotation, int64_t first, int64_t count,
@@ -157,7 +166,8 @@ bool IsShort(const CallSizes& s, const Terms& terms,
     return false;
   }
   if (!o.q_segments.empty() || !Consecutive(o.q_positions, s.q_len) ||
-      !Consecutive(o.k_positions, s.k_len)) {
+      !Consecutive(o.k_positions, s.k_len) || !QueriesBeginAlike(s, o) ||
+      (o.by_index && !(o.q_positions.empty() && o.k_positions.empty()))) {
     return false;
   }
   // One table of cosines serves both sides.
@@ -184,14 +194,14 @@ ShortCall::ShortCall(const CallSizes& call_sizes, const Tensor& q_tensor,
     ahead = std::min(ahead, o.window->right);
   }
   if (o.causal) ahead = 0;
-  FindShape(o.scale);
+  FindShape(o);
   Validate(terms, shape);
   if (terms.bias) ByOffsetAlone(*terms.bias) ? LayOutByRel() : LayOutByPair();
   if (terms.rotate) FindAngles();
 }
 
 // What CallMask::ShapeOf finds, where positions count up by one.
-void ShortCall::FindShape(std::optional<double> scale) {
+void ShortCall::FindShape(const AttentionOptions& o) {
   const int64_t keys =
       key_lengths.empty() ? sizes.k_len : std::ranges::max(key_lengths);
   const int64_t q_last = q_first + sizes.q_len - 1;
@@ -199,11 +209,13 @@ void ShortCall::FindShape(std::optional<double> scale) {
   shape = {.q_heads = sizes.q_heads,
            .kv_heads = sizes.kv_heads,
            .head_dim = sizes.head_dim,
-           .scale = scale,
+           .scale = o.scale,
            .min_q_pos = q_first,
            .max_q_pos = q_last,
            .min_k_pos = keys == 0 ? q_first : k_first,
-           .max_k_pos = keys == 0 ? q_first : k_last};
+           .max_k_pos = keys == 0 ? q_first : k_last,
+           .causal = o.causal,
+           .windowed = o.window.has_value()};
   const int64_t low = std::max(q_first - k_last, -ahead);
   const int64_t high = std::min(q_last - k_first, behind);
   if (keys == 0 || low > high) return;  // no pair is visible

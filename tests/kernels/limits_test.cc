@@ -1,0 +1,101 @@
+// Scales and soft-caps at the ends of what is accepted, by every driver.
+#include <fmt/format.h>
+
+#include "kernels/compare.h"
+#include "locus/kv_cache.h"
+
+namespace locus::testing {
+namespace {
+
+struct Lengths {
+  int64_t queries, keys;
+};
+
+// Short, tiled and decoded.
+constexpr Lengths kDrivers[] = {{20, 20}, {300, 300}, {1, 400}};
+
+Call PlainCall(const Lengths& lengths) {
+  Call call;
+  call.q = RandomTensor({1, 2, lengths.queries, 16}, 1).To(DType::kF32);
+  call.k = RandomTensor({1, 2, lengths.keys, 16}, 2).To(DType::kF32);
+  call.v = RandomTensor({1, 2, lengths.keys, 16}, 3).To(DType::kF32);
+  call.terms.scale.scale = 0.25;
+  return call;
+}
+
+TEST(LimitsTest, SoftcapsOfAnySize) {
+  OnEveryTarget([] {
+    for (const Lengths& lengths : kDrivers) {
+      for (double softcap : {1e-18, 1e-9, 1e-3, 1e3, 1e9, 1e18}) {
+        SCOPED_TRACE(softcap);
+        Call call = PlainCall(lengths);
+        call.options.softcap = softcap;
+        ExpectForwardEqualsReference(call);
+        ExpectBackwardEqualsReference(call, 4);
+      }
+    }
+  });
+}
+
+// The largest logit takes all, and how it is rounded does not matter.
+TEST(LimitsTest, ScalesOfAnySize) {
+  OnEveryTarget([] {
+    for (const Lengths& lengths : kDrivers) {
+      for (double scale : {0.0, 1e-300, 1e-40, 1e17, -1e18}) {
+        SCOPED_TRACE(scale);
+        Call call = PlainCall(lengths);
+        call.terms.scale.scale = scale;
+        const auto expected =
+            reference::Attention(call.q, call.k, call.v, call.terms);
+        const auto actual =
+            Attention(call.q, call.k, call.v, call.terms, {.return_lse = true});
+        EXPECT_LE(RelativeError(actual.out, expected.out), 1e-5);
+        EXPECT_LE(RelativeError(actual.lse, expected.lse), 1e-5);
+      }
+    }
+  });
+}
+
+// What float32 cannot compute with is refused through every door.
+TEST(LimitsTest, RefusesWhatWouldOverflow) {
+  for (const Lengths& lengths : kDrivers) {
+    const Call good = PlainCall(lengths);
+    const AttentionResult forward =
+        Attention(good.q, good.k, good.v, good.terms, {.return_lse = true});
+    KvCache cache({.kv_heads = 2, .head_dim = 16});
+    cache.Append(good.k, good.v, good.terms);
+    const auto refusals = [&](const Terms& terms,
+                              const AttentionOptions& options) {
+      return std::vector<std::string>{
+          ErrorOf([&] { Attention(good.q, good.k, good.v, terms, options); }),
+          ErrorOf([&] {
+            AttentionBackward(forward.out, good.q, good.k, good.v, forward,
+                              terms, options);
+          }),
+          ErrorOf([&] { cache.Decode(good.q, terms, options); })};
+    };
+    Terms terms = good.terms;
+    terms.scale.scale = 1e38;
+    for (const std::string& refusal : refusals(terms, {})) {
+      EXPECT_EQ(refusal, "the scale must lie in [-1e+18, 1e+18], got 1e+38");
+    }
+    for (double softcap : {1e308, 1e-300}) {
+      for (const std::string& refusal :
+           refusals(good.terms, {.softcap = softcap})) {
+        EXPECT_EQ(refusal,
+                  fmt::format("softcap must be 0 (off) or lie in [1e-18, "
+                              "1e+18], got {}",
+                              softcap));
+      }
+    }
+  }
+  // The caller's scale, through an encoding.
+  const Call call = PlainCall(kDrivers[0]);
+  EXPECT_EQ(ErrorOf([&] {
+              Attention(call.q, call.k, call.v, NoPosition(), {.scale = 1e38});
+            }),
+            "the scale must lie in [-1e+18, 1e+18], got 1e+38");
+}
+
+}  // namespace
+}  // namespace locus::testing
