@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Golden values for the reader of model configs, from transformers itself.
 
     golden.py write [FOLDER]    writes the files of this release of transformers
@@ -141,11 +142,11 @@ def frequencies(model: torch.nn.Module, config: Any) -> tuple[Any, Any]:
 
 
 def pack(position: Any) -> int:
-    """Three coordinates in one integer, 20 bits each, as Locus packs them."""
+    """Three coordinates in one integer, as Locus packs them."""
     if isinstance(position, int):
         return position
     t, h, w = position
-    return (t << 40) + (h << 20) + w
+    return (1 << 60) + (t << 40) + (h << 20) + w
 
 
 def rotary_case(name: str, model_type: str, fields: Case, positions: list[Any]) -> Case:

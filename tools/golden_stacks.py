@@ -39,6 +39,7 @@ SLIDES: Fields = {"sliding_window": 5, "num_key_value_heads": 2}
 SIX: Fields = {**SLIDES, "num_hidden_layers": 6}
 QWEN: Fields = {**SIX, "use_sliding_window": True, "max_window_layers": 3}
 NARROW: Fields = {"head_dim": 16}
+BOTH_WAYS: Fields = {"is_causal": False}
 
 # (model_type, fields over BASE), with as many heads as the default of key heads
 # divides. Nemotron's and HunYuan's code cannot do without what they have here.
@@ -147,6 +148,22 @@ LAYERED: list[tuple[str, Fields]] = [
             "global_rope_theta": 80000.0,
         },
     ),
+    ("modernbert", {"num_hidden_layers": 3, "sliding_window": 3}),
+    ("qwen2_moe", {"num_key_value_heads": 2, "sliding_window": 0, **EXPERTS}),
+    ("llama", {"is_causal": True}),
+    ("llama", BOTH_WAYS),
+    ("mistral", {**SLIDES, **BOTH_WAYS}),
+    ("qwen2", {**QWEN, **BOTH_WAYS}),
+    ("gemma", {**NARROW, **BOTH_WAYS, "num_key_value_heads": 2}),
+    ("gemma2", {**SIX, **NARROW, **BOTH_WAYS, "use_bidirectional_attention": True}),
+    ("gemma3_text", {**SIX, **NARROW, **BOTH_WAYS}),
+    (
+        "gemma3_text",
+        {**SIX, **NARROW, **BOTH_WAYS, "use_bidirectional_attention": True},
+    ),
+    ("cohere2", {**SIX, **BOTH_WAYS, "sliding_window_pattern": 3}),
+    ("smollm3", {**SIX, **BOTH_WAYS, "use_sliding_window": True}),
+    ("modernbert", {"num_hidden_layers": 3, **BOTH_WAYS}),
 ]
 # Its attention sees the turning channels sorted into halves, turned or not.
 SORTED = {"deepseek_v3"}
@@ -160,7 +177,9 @@ def observe(model: torch.nn.Module, positions: torch.Tensor) -> list[Case]:
         module: Any, q: Any, k: Any, v: Any, mask: Any = None, **kw: Any
     ) -> tuple[torch.Tensor, None]:
         scaling = kw.get("scaling")
-        causal = getattr(module, "is_causal", True)
+        causal = kw.get("is_causal")
+        if causal is None:
+            causal = getattr(module, "is_causal", True)
         calls.append(
             {
                 "heads": q.shape[1],

@@ -200,14 +200,55 @@ def resize_cases() -> list[Case]:
     return cases
 
 
+def pixtral_cases() -> list[Case]:
+    """Logits of patches after the rotation of Pixtral's vision tower."""
+    from transformers.models.pixtral.modeling_pixtral import (
+        PixtralVisionRotaryEmbedding,
+        apply_rotary_pos_emb,
+    )
+
+    cases = []
+    for head_dim, base in [(8, 10000.0), (64, 10000.0), (16, 100.0)]:
+        config = transformers.PixtralVisionConfig(
+            hidden_size=2 * head_dim,
+            num_attention_heads=2,
+            image_size=160,
+            patch_size=16,
+            rope_parameters={"rope_type": "axial", "rope_theta": base},
+        )
+        width = config.image_size // config.patch_size
+        positions = [0, 1, width, 3 * width + 7, width * width - 1]
+        grid = torch.tensor([[p // width, p % width] for p in positions])
+        torch.manual_seed(3)
+        q = torch.randn(len(positions), head_dim)
+        k = torch.randn(len(positions), head_dim)
+        cos, sin = PixtralVisionRotaryEmbedding(config)(q, grid)
+        turned_q, turned_k = apply_rotary_pos_emb(
+            q[None, None], k[None, None], cos, sin, unsqueeze_dim=0
+        )
+        cases.append(
+            {
+                "name": "pixtral",
+                "base": base,
+                "width": width,
+                "positions": positions,
+                "q": numbers(q),
+                "k": numbers(k),
+                "logits": numbers(turned_q[0, 0] @ turned_k[0, 0].T),
+            }
+        )
+    return cases
+
+
 def tables_file() -> list[Case]:
-    """tables.json: buckets, slopes, sinusoids and resized tables."""
+    """tables.json: buckets, slopes, sinusoids, resized tables, 2-D rotations."""
     return [
         *t5_cases(),
         *deberta_cases(),
         *alibi_cases(),
         *sinusoid_cases(),
         *resize_cases(),
+        *pixtral_cases(),
     ]
 
 

@@ -41,7 +41,7 @@ class Checkpoint {
                              std::shared_ptr<const void> owner,
                              const std::string& name);
 
-  // In the order of the file.
+  // In the order of their data in the file.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   // Null if there is none of this name.
   const TensorEntry* Find(std::string_view name) const;
@@ -102,9 +102,9 @@ struct ConvertReport {
 // channel, of every layer that rotates. Everything else stays byte for byte.
 // Where `in` is the .index.json of a model in several files, `out` becomes a
 // folder with all of them and the index. The config says the layout of `in`,
-// unless `from` does. Written beside `out` and renamed.
+// unless `from` does. Written as locus/files.h says: whole or not at all.
 ConvertReport ConvertLayoutFile(const std::string& in, const std::string& out,
-                                std::string_view config_json, PairLayout to,
+                                const ModelConfig& config, PairLayout to,
                                 std::optional<PairLayout> from = {});
 
 }  // namespace locus::models

@@ -11,6 +11,7 @@
 #ifndef LOCUS_MODELS_H_
 #define LOCUS_MODELS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -70,10 +71,32 @@ struct QueryTemperature {
   int64_t span = 1;
 };
 
+// The tokens of a call. Without positions keys count from 0 and queries end
+// where the keys end, as in AttentionOptions.
+struct CallTokens {
+  int64_t q_len = 0;
+  int64_t k_len = 0;
+  // Empty, [length] or [batch * length]; they must outlive the call.
+  std::span<const int64_t> q_positions = {};
+  std::span<const int64_t> k_positions = {};
+};
+
+// The options of a call, with the memory that their spans point to.
+struct TokenOptions {
+  TokenOptions() = default;
+  TokenOptions(TokenOptions&&) = default;
+  TokenOptions& operator=(TokenOptions&&) = default;
+
+  AttentionOptions options = {};
+  std::vector<int64_t> q_segments = {};
+  std::vector<int64_t> k_segments = {};
+};
+
 struct LayerPosition {
   std::string model_type = {};  // as the config says
   std::string family = {};      // "LLaMA"
   std::string part = {};        // "decoder" or "encoder"
+  bool other_part = false;      // whether the model has the other one too
   std::string layer_type = {};  // "full_attention", "sliding_attention", ...
   int64_t layer = 0;
   int64_t layers = 0;  // of this part
@@ -91,6 +114,7 @@ struct LayerPosition {
   bool causal = true;
   std::optional<Window> window = {};
   // Tokens see only tokens of their own chunk of this many positions; 0: all.
+  // Chunks are counted from position 0.
   int64_t chunk = 0;
   double softcap = 0.0;
   double scale = 1.0;  // the caller's part; see the top of this file
@@ -105,8 +129,12 @@ struct LayerPosition {
   const Scheme& Main() const {
     return attention.name != "none" || input.name == "none" ? attention : input;
   }
-  // Scale, mask, window and soft cap of a call.
+  // Scale, mask, window and soft cap of a call. Throws Error for a layer with
+  // chunks: which keys a query sees then depends on the tokens.
   AttentionOptions CallOptions() const;
+  // The same for these tokens, at their positions. Chunks become segments, or
+  // a window where all queries have one position, as in decoding.
+  TokenOptions CallOptions(const CallTokens& tokens) const;
 };
 
 struct ReadOptions {
@@ -128,10 +156,33 @@ struct ReadOptions {
   AngleMode angles = AngleMode::kExact;
 };
 
-// From the text of a config.json.
+// More bytes than any config.json has: lists of labels make the largest ones,
+// of a few megabytes.
+inline constexpr size_t kMostConfigBytes = size_t{16} << 20;
+
+class LayerSource;
+
+// A config that is parsed once and read for any number of layers.
+class ModelConfig {
+ public:
+  // From the text of a config.json.
+  static ModelConfig Parse(std::string_view json);
+  // From a config.json, a folder that holds one, or a GGUF file.
+  static ModelConfig Open(const std::string& path);
+
+  // The position of options.layer.
+  LayerPosition Layer(const ReadOptions& options = {}) const;
+
+ private:
+  explicit ModelConfig(std::shared_ptr<const LayerSource> source);
+
+  std::shared_ptr<const LayerSource> source_;
+};
+
+// One layer from the text of a config.json.
 LayerPosition FromConfig(std::string_view json, const ReadOptions& options);
 LayerPosition FromConfig(std::string_view json, int64_t layer = 0);
-// From the file itself.
+// From the file itself, as ModelConfig::Open.
 LayerPosition FromConfigFile(const std::string& path,
                              const ReadOptions& options = {});
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "core/fail.h"
+#include "locus/text.h"
 
 namespace locus::models {
 
@@ -61,16 +62,6 @@ class ByteReader {
   std::string name_;
   size_t at_ = 0;
 };
-
-// A name or key of a file as it may stand in a message.
-inline std::string Printable(std::string_view text) {
-  std::string shown;
-  for (char c : text.substr(0, 60)) {
-    const auto u = static_cast<unsigned char>(c);
-    shown += u < 0x20 || u > 0x7e ? '?' : c;
-  }
-  return text.size() > 60 ? shown + "..." : shown;
-}
 
 }  // namespace locus::models
 

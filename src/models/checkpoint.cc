@@ -17,7 +17,7 @@ Checkpoint Checkpoint::Open(const std::string& path) {
     Checkpoint all;
     all.name_ = path;
     const auto folder = std::filesystem::path(path).parent_path();
-    for (const auto& [shard, names] : ReadIndex(path)) {
+    for (const auto& [shard, names] : ReadIndex(path).tensors) {
       Checkpoint one = Open((folder / shard).string());
       for (TensorEntry& entry : one.tensors_) {
         all.tensors_.push_back(std::move(entry));

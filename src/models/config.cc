@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "locus/text.h"
 
 namespace locus::models {
 namespace {
@@ -60,7 +61,18 @@ constexpr std::array kPositionParts = {"rope",
                                        "softmax_scale",
                                        "llama_4_scaling",
                                        "attn_config",
-                                       "attention_type"};
+                                       "attention_type",
+                                       "attention_interval",
+                                       "causal",
+                                       "bidirectional",
+                                       "dual_chunk",
+                                       "prefix_lm",
+                                       "sequence_id",
+                                       "nope",
+                                       "sink",
+                                       "log_scaling",
+                                       "qk_scale",
+                                       "index_topk"};
 
 constexpr std::array kPositionKeys = {"layer_types", "no_rope_layers"};
 
@@ -112,8 +124,7 @@ const Json& AsList(const std::string& path, const Json& value, size_t most) {
   return value;
 }
 
-}  // namespace
-
+// Whether a key of a config bears on positions.
 bool IsPositionKey(std::string_view key) {
   if (std::ranges::find(kOtherKeys, key) != kOtherKeys.end()) return false;
   if (std::ranges::find(kPositionKeys, key) != kPositionKeys.end()) return true;
@@ -122,11 +133,51 @@ bool IsPositionKey(std::string_view key) {
   });
 }
 
-Config::Config(const Json& object, std::string name)
-    : object_(&object), name_(std::move(name)), log_(std::make_shared<Log>()) {}
+void CheckKeys(const Json& object, const std::string& name) {
+  if (object.size() <= kMostKeys) return;
+  // "rope_scaling." is the name of what its keys are in.
+  Fail("{} has {} keys, more than the {} that can be right",
+       name.empty() ? "the config" : name.substr(0, name.size() - 1),
+       object.size(), kMostKeys);
+}
+
+}  // namespace
+
+std::vector<std::string> PositionKeys(const Json& object) {
+  CheckKeys(object, "");
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_null() && IsPositionKey(key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(names.size(), kMost);
+  std::string text = fmt::format(
+      "{}",
+      fmt::join(names.begin(),
+                names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < names.size()) {
+    text += fmt::format(" and {} more", names.size() - shown);
+  }
+  return text;
+}
+
+Config::Config(const Json& object, std::string name,
+               std::span<const std::string> position_keys)
+    : object_(&object),
+      name_(std::move(name)),
+      position_keys_(position_keys),
+      log_(std::make_shared<Log>()) {
+  CheckKeys(object, name_);
+}
 
 std::string Config::Path(std::string_view key) const {
-  return name_ + std::string(key);
+  // Keys may be the file's own.
+  constexpr size_t kMost = 100;
+  return Printable(name_ + std::string(key), kMost);
 }
 
 const Json* Config::Find(const char* key) const {
@@ -259,6 +310,14 @@ std::optional<std::vector<std::string>> Config::MaybeTexts(const char* key,
 }
 
 std::optional<Config> Config::MaybeObject(const char* key) const {
+  return Below(key, /*is_config=*/false);
+}
+
+std::optional<Config> Config::MaybeConfig(const char* key) const {
+  return Below(key, /*is_config=*/true);
+}
+
+std::optional<Config> Config::Below(const char* key, bool is_config) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) {
@@ -269,6 +328,7 @@ std::optional<Config> Config::MaybeObject(const char* key) const {
   }
   Config below(*value, Path(key) + ".");
   below.root_ = false;
+  below.is_config_ = is_config;
   log_->below.push_back(below);
   return below;
 }
@@ -281,10 +341,14 @@ std::vector<std::string> Config::Keys() const {
 
 std::vector<std::string> Config::Unused() const {
   std::vector<std::string> unused;
-  for (const auto& [key, value] : object_->items()) {
-    if (value.is_null() || log_->used.contains(key)) continue;
-    if (!root_ || IsPositionKey(key)) {
-      unused.push_back(Shown(Json(Path(key))));
+  const auto check = [&](const std::string& key) {
+    if (!log_->used.contains(key)) unused.push_back(Shown(Json(Path(key))));
+  };
+  if (root_) {
+    for (const std::string& key : position_keys_) check(key);
+  } else {
+    for (const auto& [key, value] : object_->items()) {
+      if (!value.is_null() && (!is_config_ || IsPositionKey(key))) check(key);
     }
   }
   for (const Config& below : log_->below) {

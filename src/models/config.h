@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,14 +22,21 @@ inline constexpr int64_t kMostHeads = 4096;
 inline constexpr int64_t kMostWidth = int64_t{1} << 20;
 inline constexpr int64_t kMostLayers = 4096;
 inline constexpr int64_t kMostLength = int64_t{1} << 40;
+// Channels of a head, whose frequencies are computed for every layer.
+inline constexpr int64_t kMostHeadDim = 8192;
+// Of one object that is read.
+inline constexpr size_t kMostKeys = 4096;
 
 // Spellings of one thing; the first is the one that messages name.
 using Names = std::vector<const char*>;
 
 class Config {
  public:
-  // `name` prefixes keys in messages: "" or "text_config.".
-  Config(const Json& object, std::string name);
+  // `name` prefixes keys in messages: "" or "text_config.". Of the root,
+  // `position_keys` are those that count as unused until they are read; they
+  // must outlive this. Throws Error for more keys than kMostKeys.
+  Config(const Json& object, std::string name,
+         std::span<const std::string> position_keys = {});
 
   // Present and not null. Marks the key as used either way.
   bool Has(const char* key) const { return Find(key) != nullptr; }
@@ -73,6 +81,9 @@ class Config {
                                                      size_t most) const;
   // The object under a key, or nothing.
   std::optional<Config> MaybeObject(const char* key) const;
+  // The same for an object that is a config of its own, with keys about other
+  // things beside those about positions.
+  std::optional<Config> MaybeConfig(const char* key) const;
 
   // The value itself, for keys that come in several types; null if absent.
   const Json* Find(const char* key) const;
@@ -80,8 +91,8 @@ class Config {
   std::vector<std::string> Keys() const;
 
   // Keys with a value that nobody read, this object's own and those of the
-  // objects got from it. In the root only position-related ones count; in
-  // objects below it, all do.
+  // objects got from it. In configs only position-related ones count; in other
+  // objects, all do.
   std::vector<std::string> Unused() const;
 
   // "text_config.rope_theta", for messages.
@@ -93,15 +104,21 @@ class Config {
     std::vector<Config> below;
   };
   const Json* Require(const char* key) const;
+  std::optional<Config> Below(const char* key, bool is_config) const;
 
   const Json* object_;
   std::string name_;
   bool root_ = true;
+  bool is_config_ = true;  // and not an object with fields of one thing
+  std::span<const std::string> position_keys_;
   std::shared_ptr<Log> log_;
 };
 
-// Whether a key of a config bears on positions.
-bool IsPositionKey(std::string_view key);
+// The keys of an object that bear on positions and have a value.
+std::vector<std::string> PositionKeys(const Json& object);
+
+// Names in a message: all of a few, and the number of the others.
+std::string Listed(const std::vector<std::string>& names);
 
 }  // namespace locus::models
 

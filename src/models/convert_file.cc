@@ -1,10 +1,7 @@
 // Checkpoints rewritten for the other pair layout: one file, or all that an
 // index names.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -12,10 +9,12 @@
 
 #include "core/fail.h"
 #include "locus/checkpoint.h"
-#include "models/byte_reader.h"
+#include "locus/files.h"
+#include "locus/text.h"
 #include "models/gguf.h"
-#include "models/mapped_file.h"
+#include "models/read_file.h"
 #include "models/rotated_rows.h"
+#include "models/safetensors.h"
 #include "models/shards.h"
 
 namespace locus::models {
@@ -23,97 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The name of something that is not yet whole.
-std::string Beside(const std::string& path) {
-  return fmt::format("{}.{}.part", path, getpid());
-}
-
-// A file written beside its place, and put there when it is whole.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::string path)
-      : path_(std::move(path)), beside_(Beside(path_)) {
-    file_ =
-        open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file_ < 0) Broken("create");
-  }
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-  ~AtomicFile() {
-    if (file_ >= 0) close(file_);
-    if (!done_) unlink(beside_.c_str());
-  }
-
-  void Write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = write(file_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) Broken("write");
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
-
-  void Finish() {
-    if (fsync(file_) != 0) Broken("write");
-    const int file = file_;
-    file_ = -1;
-    if (close(file) != 0) Broken("write");
-    if (rename(beside_.c_str(), path_.c_str()) != 0) Broken("rename");
-    done_ = true;
-  }
-
- private:
-  [[noreturn]] void Broken(const char* what) const {
-    Fail("cannot {} '{}': {}", what, beside_, std::strerror(errno));
-  }
-
-  std::string path_, beside_;
-  int file_ = -1;
-  bool done_ = false;
-};
-
-// The same for a folder.
-class AtomicFolder {
- public:
-  explicit AtomicFolder(std::string path)
-      : path_(std::move(path)), beside_(Beside(path_)) {
-    if (fs::exists(path_)) {
-      Fail("'{}' exists; files of an index go into a new folder", path_);
-    }
-    std::error_code error;
-    if (!fs::create_directory(beside_, error)) {
-      Fail("cannot create the folder '{}': {}", beside_, error.message());
-    }
-  }
-  AtomicFolder(const AtomicFolder&) = delete;
-  AtomicFolder& operator=(const AtomicFolder&) = delete;
-  ~AtomicFolder() {
-    std::error_code ignored;
-    if (!done_) fs::remove_all(beside_, ignored);
-  }
-
-  std::string File(const std::string& name) const {
-    return (fs::path(beside_) / name).string();
-  }
-  void Finish() {
-    std::error_code error;
-    fs::rename(beside_, path_, error);
-    if (error) Fail("cannot rename '{}': {}", beside_, error.message());
-    done_ = true;
-  }
-
- private:
-  std::string path_, beside_;
-  bool done_ = false;
-};
+// Pieces in which bytes are copied.
+constexpr uint64_t kPiece = uint64_t{4} << 20;
 
 class Conversion {
  public:
-  Conversion(std::string_view config, PairLayout to,
+  Conversion(const ModelConfig& config, PairLayout to,
              std::optional<PairLayout> from)
       : config_(config), to_(to) {
     options_.layout = from;
-    const LayerPosition first = FromConfig(config_, options_);
+    const LayerPosition first = config_.Layer(options_);
     layers_.resize(static_cast<size_t>(first.layers));
   }
 
@@ -122,19 +40,23 @@ class Conversion {
   void Shard(const std::string& in, const std::string& out,
              const std::vector<std::string>& names) {
     const Source source(in);
+    std::vector<std::string_view> known;
+    for (const auto& tensor : source.tensors)
+      known.push_back(tensor.entry.name);
+    std::ranges::sort(known);
     for (const std::string& name : names) {
-      if (source.file.Find(name) == nullptr) {
+      if (!std::ranges::binary_search(known, std::string_view(name))) {
         Fail("the index puts tensor '{}' into '{}', which does not have it",
              Printable(name), in);
       }
     }
-    Copy(source, PlanFor(source.file), out);
+    Copy(source, PlanFor(source.tensors), out);
   }
 
   // The same of a file of its own, which must have something to convert.
   void File(const std::string& in, const std::string& out) {
     const Source source(in);
-    const auto plan = PlanFor(source.file);
+    const auto plan = PlanFor(source.tensors);
     RequireWhole(in);
     Copy(source, plan, out);
   }
@@ -167,17 +89,31 @@ class Conversion {
   const ConvertReport& report() const { return report_; }
 
  private:
+  // A file and what its header says. Read in pieces rather than mapped: it may
+  // become shorter meanwhile.
   struct Source {
-    explicit Source(const std::string& path)
-        : mapped(MapFile(path)), file(Read(path, mapped)) {}
-    static Checkpoint Read(const std::string& path, const MappedFile& mapped) {
-      if (IsGguf(mapped.bytes)) {
+    explicit Source(const std::string& path) : file(path) {
+      std::array<std::byte, kSafetensorsPrefix> prefix{};
+      if (file.size() < prefix.size()) {
+        Fail("'{}' has {} bytes; a safetensors file has more", path,
+             file.size());
+      }
+      file.Read(0, prefix);
+      if (IsGguf(prefix)) {
         Fail("'{}' is a GGUF file; only safetensors files are rewritten", path);
       }
-      return Checkpoint::FromSafetensors(mapped.bytes, mapped.owner, path);
+      uint64_t header_size = 0;
+      std::memcpy(&header_size, prefix.data(), sizeof header_size);
+      const uint64_t left = file.size() - prefix.size();
+      CheckHeaderSize(header_size, left, path);
+      std::string header(static_cast<size_t>(header_size), '\0');
+      file.Read(prefix.size(), std::as_writable_bytes(std::span(header)));
+      data = prefix.size() + header_size;
+      tensors = ReadSafetensorsHeader(header, left - header_size, path);
     }
-    MappedFile mapped;
-    Checkpoint file;
+    PieceReader file;
+    uint64_t data = 0;  // where the data begin
+    std::vector<PlacedTensor> tensors = {};
   };
   // Which projections of a layer were there.
   struct Sides {
@@ -185,20 +121,21 @@ class Conversion {
     bool key = false;
   };
   struct Change {
-    const TensorEntry* entry;
+    const PlacedTensor* tensor;
     std::vector<int64_t> order;  // the row that each row takes
   };
 
   // What changes, in the order of the file.
-  std::vector<Change> PlanFor(const Checkpoint& file) {
+  std::vector<Change> PlanFor(const std::vector<PlacedTensor>& tensors) {
     std::vector<Change> plan;
-    for (const TensorEntry& entry : file.tensors()) {
+    for (const PlacedTensor& tensor : tensors) {
+      const TensorEntry& entry = tensor.entry;
       const auto role = RoleOf(entry.name);
       if (!role) continue;
       const LayerPosition& layer = Layer(entry.name, role->layer);
       if (!layer.rotary || layer.rotary->layout == to_) continue;
       plan.push_back(
-          {&entry, Order(RowsOf(entry, *role, layer), layer.rotary->layout)});
+          {&tensor, Order(RowsOf(entry, *role, layer), layer.rotary->layout)});
       ++report_.tensors;
       Sides& sides = changed_[role->layer];
       const bool fused = role->holds == Holds::kFused;
@@ -207,31 +144,52 @@ class Conversion {
                    role->holds == Holds::kLatentKey;
     }
     report_.layers = static_cast<int64_t>(changed_.size());
-    std::ranges::sort(plan, {},
-                      [](const Change& change) { return change.entry->data; });
     return plan;
   }
 
   void Copy(const Source& source, const std::vector<Change>& plan,
             const std::string& out) {
-    AtomicFile result(out);
-    const std::byte* at = source.mapped.bytes.data();
-    const std::byte* end = at + source.mapped.bytes.size();
-    for (const auto& [entry, order] : plan) {
-      result.Write({at, entry->data});
-      const size_t row = entry->bytes / order.size();
-      std::vector<std::byte> rows;
-      rows.reserve(entry->bytes);
-      for (int64_t from : order) {
-        const std::byte* first = entry->data + static_cast<size_t>(from) * row;
-        rows.insert(rows.end(), first, first + row);
-      }
-      result.Write(rows);
-      at = entry->data + entry->bytes;
+    OutputFile result(out);
+    uint64_t at = 0;
+    for (const auto& [tensor, order] : plan) {
+      CopyBytes(source.file, at, source.data + tensor->begin, result);
+      CopyRows(source, *tensor, order, result);
+      at = source.data + tensor->end;
     }
-    result.Write({at, end});
+    CopyBytes(source.file, at, source.file.size(), result);
     result.Finish();
     ++report_.files;
+  }
+
+  static void CopyBytes(const PieceReader& in, uint64_t begin, uint64_t end,
+                        OutputFile& out) {
+    std::vector<std::byte> piece(
+        static_cast<size_t>(std::min(kPiece, end - begin)));
+    while (begin < end) {
+      const std::span<std::byte> some(
+          piece.data(), static_cast<size_t>(std::min(kPiece, end - begin)));
+      in.Read(begin, some);
+      out.Write(some);
+      begin += some.size();
+    }
+  }
+
+  static void CopyRows(const Source& source, const PlacedTensor& tensor,
+                       const std::vector<int64_t>& order, OutputFile& out) {
+    std::vector<std::byte> rows(tensor.entry.bytes);
+    source.file.Read(source.data + tensor.begin, rows);
+    const size_t row = rows.size() / order.size();
+    std::vector<std::byte> piece;
+    for (int64_t from : order) {
+      const auto first = rows.begin() + static_cast<std::ptrdiff_t>(
+                                            static_cast<size_t>(from) * row);
+      piece.insert(piece.end(), first,
+                   first + static_cast<std::ptrdiff_t>(row));
+      if (piece.size() < kPiece) continue;
+      out.Write(piece);
+      piece.clear();
+    }
+    out.Write(piece);
   }
 
   const LayerPosition& Layer(const std::string& tensor, int64_t layer) {
@@ -242,7 +200,7 @@ class Conversion {
     auto& known = layers_[static_cast<size_t>(layer)];
     if (!known) {
       options_.layer = layer;
-      known = FromConfig(config_, options_);
+      known = config_.Layer(options_);
     }
     return *known;
   }
@@ -259,7 +217,7 @@ class Conversion {
     return order;
   }
 
-  std::string config_;
+  ModelConfig config_;
   PairLayout to_;
   ReadOptions options_;
   std::vector<std::optional<LayerPosition>> layers_;  // as far as looked at
@@ -270,23 +228,21 @@ class Conversion {
 }  // namespace
 
 ConvertReport ConvertLayoutFile(const std::string& in, const std::string& out,
-                                std::string_view config_json, PairLayout to,
+                                const ModelConfig& config, PairLayout to,
                                 std::optional<PairLayout> from) {
-  Conversion conversion(config_json, to, from);
+  Conversion conversion(config, to, from);
   if (!in.ends_with(".json")) {
     conversion.File(in, out);
     return conversion.report();
   }
-  const auto files = ReadIndex(in);
-  AtomicFolder folder(out);
-  for (const auto& [name, tensors] : files) {
+  const ShardIndex files = ReadIndex(in);
+  OutputFolder folder(out);
+  for (const auto& [name, tensors] : files.tensors) {
     conversion.Shard((fs::path(in).parent_path() / name).string(),
                      folder.File(name), tensors);
   }
   conversion.RequireWhole(in);
-  AtomicFile index(folder.File(fs::path(in).filename().string()));
-  index.Write(MapFile(in).bytes);
-  index.Finish();
+  WriteOutput(folder.File(fs::path(in).filename().string()), files.text);
   folder.Finish();
   return conversion.report();
 }

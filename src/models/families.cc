@@ -29,7 +29,7 @@ const Family& FindFamily(const std::string& model_type) {
       "model_type '{}' is not known; it needs a reader that says its pair "
       "layout, its scale and which layers have which positions (see `locus "
       "explain --families` for those that are known)",
-      model_type.substr(0, 60));
+      Printable(model_type));
 }
 
 std::vector<FamilyInfo> Families() {

@@ -62,7 +62,7 @@ void Bert(Reader& r) {
     Fail(
         "{} = '{}' is not known; known are absolute, relative_key, "
         "relative_key_query",
-        r.c.Path("position_embedding_type"), kind.substr(0, 40));
+        r.c.Path("position_embedding_type"), Printable(kind));
   }
   const int64_t width =
       r.c.IntOr("embedding_size", r.out.model_dim, 1, kMostWidth);
@@ -94,7 +94,7 @@ void Roberta(Reader& r) {
       r.c.MaybeText("position_embedding_type").value_or("absolute");
   if (kind != "absolute") {
     Fail("{} = '{}' is not read for RoBERTa; only absolute is",
-         r.c.Path("position_embedding_type"), kind.substr(0, 40));
+         r.c.Path("position_embedding_type"), Printable(kind));
   }
   const int64_t offset = r.c.IntOr("pad_token_id", 1, 0, kMostLength) + 1;
   if (offset >= r.out.trained_length) {
@@ -154,8 +154,8 @@ bool EncoderDecoder(Reader& r) {
 void Bart(Reader& r) {
   const bool encoder = EncoderDecoder(r);
   const int64_t length = r.c.Int("max_position_embeddings", 1, kMostLength);
-  r.Ignore({"static_position_embeddings", "normalize_before",
-            "extra_pos_embeddings"});
+  r.Expect("static_position_embeddings", false);
+  r.Ignore({"normalize_before", "extra_pos_embeddings"});
   r.NoPosition(kPlain);
   const int64_t offset = r.out.model_type == "blenderbot-small" ? 0 : 2;
   r.Learned(fmt::format("model.{}.embed_positions.weight",

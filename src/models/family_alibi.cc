@@ -52,7 +52,8 @@ void Mpt(Reader& r) {
   const bool learned = r.c.FlagOr("learned_pos_emb", true);
   bool alibi = true;  // as in the model's own code, where a config is silent
   double bias_max = 8.0;
-  if (const auto a = r.c.MaybeObject("attn_config")) {
+  // With the keys of every config where the model's own code has saved it.
+  if (const auto a = r.c.MaybeConfig("attn_config")) {
     alibi = a->FlagOr("alibi", true);
     bias_max = a->NumberOr("alibi_bias_max", 8.0, 1e-3, 1024.0);
     if (const auto scale = a->MaybeNumber("softmax_scale", 1e-9, 1e9)) {
@@ -61,10 +62,11 @@ void Mpt(Reader& r) {
     if (const auto kv = a->MaybeInt("kv_n_heads", 1, kMostHeads)) {
       r.Heads(r.out.model_dim, r.out.q_heads, *kv, r.out.head_dim);
     }
-    for (const char* key :
-         {"attn_impl", "attn_type", "attn_pdrop", "attn_uses_sequence_id",
-          "clip_qkv", "prefix_lm", "qk_ln", "model_type"}) {
-      a->Find(key);
+    for (const char* key : {"prefix_lm", "attn_uses_sequence_id"}) {
+      if (a->FlagOr(key, false)) {
+        r.Refuse("{} = true asks for a mask that the call must bring",
+                 a->Path(key));
+      }
     }
   }
   if (!alibi) {

@@ -72,7 +72,7 @@ void LongT5(Reader& r) {
     Fail(
         "{} = '{}' attends to block summaries beside the tokens, which have no "
         "positions of their own; only 'local' is read",
-        r.c.Path("encoder_attention_type"), kind.substr(0, 40));
+        r.c.Path("encoder_attention_type"), Printable(kind));
   }
   r.out.window = Window{.left = radius, .right = radius};
 }

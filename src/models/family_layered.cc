@@ -6,6 +6,9 @@
 #include "models/tuned.h"
 
 namespace locus::models {
+
+void ReadGemmaDirection(Reader& r);  // family_rotary.cc
+
 namespace {
 
 constexpr const char* kFull = "full_attention";
@@ -28,7 +31,13 @@ enum class QwenSlides { kLast, kFirstEven, kAll };
 // other one of the first. Qwen 3 MoE: all.
 void QwenWindow(Reader& r, QwenSlides which) {
   const bool use = r.c.FlagOr("use_sliding_window", false);
-  const auto width = r.SlidingWindow(4096);
+  // 0 is what Qwen 2 MoE's own code writes for a window that is not in use.
+  std::optional<int64_t> width;
+  if (use) {
+    width = r.SlidingWindow(4096);
+  } else {
+    r.c.MaybeInt("sliding_window", 0, kMostLength);
+  }
   const int64_t border = r.c.IntOr("max_window_layers", 28, 0, kMostLayers);
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) {
@@ -36,11 +45,11 @@ void QwenWindow(Reader& r, QwenSlides which) {
                       : which == QwenSlides::kLast
                           ? r.out.layer >= border
                           : r.out.layer % 2 == 0 && r.out.layer < border;
-    type = use && width && here ? kSliding : kFull;
+    type = width && here ? kSliding : kFull;
   }
   r.out.layer_type = type;
   if (type == kSliding) {
-    if (!use || !width) {
+    if (!width) {
       Fail("{} says that layer {} slides, but no window is in use",
            r.c.Path("layer_types"), r.out.layer);
     }
@@ -50,6 +59,7 @@ void QwenWindow(Reader& r, QwenSlides which) {
 
 void Qwen(Reader& r, const SizeKeys& sizes, QwenSlides which) {
   r.Sizes(sizes);
+  r.Expect("use_mrope", false);
   QwenWindow(r, which);
   r.Rope({});
 }
@@ -75,7 +85,7 @@ void Gemma2(Reader& r) {
   r.out.scale =
       1.0 / std::sqrt(r.c.NumberOr("query_pre_attn_scalar", 256.0, 1e-9, 1e9));
   r.out.softcap = r.c.NumberOr("attn_logit_softcapping", 50.0, 1e-9, 1e9);
-  if (r.c.FlagOr("use_bidirectional_attention", false)) r.out.causal = false;
+  ReadGemmaDirection(r);
   r.Rope({});
 }
 
@@ -133,7 +143,7 @@ void Cohere2(Reader& r) {
       r.c.MaybeText("position_embedding_type").value_or("rope_gptj");
   if (kind != "rope_gptj") {
     r.Refuse("{} = '{}' is not what Cohere 2 rotates by, rope_gptj",
-             r.c.Path("position_embedding_type"), kind.substr(0, 40));
+             r.c.Path("position_embedding_type"), Printable(kind));
   }
   r.IgnoredUpstream("model_max_length");
   if (sliding) r.CausalWindow(width);
@@ -172,12 +182,18 @@ void ModernBert(Reader& r) {
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) type = r.out.layer % every == 0 ? kFull : kSliding;
   r.out.layer_type = type;
-  // The whole width, both sides together.
-  const int64_t width = r.c.IntOr("local_attention", 128, 1, kMostLength);
+  // The whole width, both sides together; `sliding_window` is one side.
+  const auto width = r.c.MaybeInt("local_attention", 1, kMostLength);
+  const auto side = r.c.MaybeInt("sliding_window", 0, kMostLength);
+  if (width && side && *width / 2 != *side) {
+    r.Refuse("{} = {} is not half of {} = {}", r.c.Path("sliding_window"),
+             *side, r.c.Path("local_attention"), *width);
+  }
+  const int64_t reach = side.value_or(width.value_or(128) / 2);
   r.IgnoredUpstream("position_embedding_type");
-  r.Ignore({"global_rope_theta", "local_rope_theta", "sliding_window"});
+  r.Ignore({"global_rope_theta", "local_rope_theta"});
   if (type == kSliding) {
-    r.out.window = Window{.left = width / 2, .right = width / 2};
+    r.out.window = Window{.left = reach, .right = reach};
     r.Rope({.base = 1e4,
             .base_keys = {"local_rope_theta"},
             .layer_type = kSliding});
@@ -216,7 +232,13 @@ void SmolLm3(Reader& r) {
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) type = use && width && !rope ? kSliding : kFull;
   r.out.layer_type = type;
-  if (type == kSliding && width) r.CausalWindow(*width);
+  if (type == kSliding) {
+    if (!width) {
+      Fail("{} says that layer {} slides, but {} is missing",
+           r.c.Path("layer_types"), r.out.layer, r.c.Path("sliding_window"));
+    }
+    r.CausalWindow(*width);
+  }
   r.Rope({.base = 2000000.0});
   if (!rope) {
     r.out.rotary.reset();

@@ -12,7 +12,7 @@ void ReadQwenWindow(Reader& r);  // family_layered.cc
 namespace {
 
 void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
-            double base, std::optional<std::array<int64_t, 3>> usual) {
+            double base, std::array<int64_t, 3> sections) {
   r.Sizes(sizes);
   ReadQwenWindow(r);
   r.Rope({.base = base});
@@ -20,7 +20,6 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
     Fail("{} scaling under M-RoPE would change with three lengths at once",
          r.out.rotary->scaling);
   }
-  std::optional<std::array<int64_t, 3>> sections = usual;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto object = r.c.MaybeObject(key);
     if (!object) continue;
@@ -38,15 +37,12 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
                *interleaved, r.out.family);
     }
   }
-  if (!sections) {
-    Fail("{} is missing", r.c.Path("rope_scaling.mrope_section"));
-  }
   const int64_t dim = r.out.head_dim;
   auto rotation = Rotation{};
   rotation.theta = r.out.rotary->theta;
   rotation.gain = r.out.rotary->gain;
   rotation.angles = r.options.angles;
-  const auto& [t, h, w] = *sections;
+  const auto& [t, h, w] = sections;
   std::string words = r.out.attention.words;
   words.replace(
       0, 4,
@@ -55,13 +51,14 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
           dealing == MRopeSections::kChunked ? "in chunks" : "interleaved"));
   r.Attend("mrope", words,
            std::make_shared<Tuned>(
-               std::make_shared<MRope>(dim, PairLayout::kHalves, *sections,
+               std::make_shared<MRope>(dim, PairLayout::kHalves, sections,
                                        dealing, r.out.rotary->base),
                QueryTemperature{}, rotation));
 }
 
 void Qwen2Vl(Reader& r) {
-  QwenVl(r, {.default_kv_heads = 8}, MRopeSections::kChunked, 1e6, {});
+  QwenVl(r, {.default_kv_heads = 8}, MRopeSections::kChunked, 1e6,
+         {16, 24, 24});
 }
 
 void Qwen3Vl(Reader& r) {
@@ -69,7 +66,7 @@ void Qwen3Vl(Reader& r) {
   QwenVl(r,
          {.default_kv_heads = experts ? 16 : 32,
           .default_head_dim = experts ? 0 : 128},
-         MRopeSections::kInterleaved, 5e5, {{24, 20, 20}});
+         MRopeSections::kInterleaved, 5e5, {24, 20, 20});
 }
 
 }  // namespace

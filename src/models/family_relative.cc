@@ -95,7 +95,7 @@ void XlNet(Reader& r) {
   const std::string type = r.c.MaybeText("attn_type").value_or("bi");
   if (type != "bi" && type != "uni") {
     Fail("{} must be 'bi' or 'uni', got '{}'", r.c.Path("attn_type"),
-         type.substr(0, 40));
+         Printable(type));
   }
   r.out.causal = type == "uni";
   r.out.part = type == "uni" ? "decoder" : "encoder";
@@ -132,7 +132,7 @@ std::vector<std::string> PosAttTypes(Reader& r) {
   for (const std::string& type : types) {
     if (type != "c2p" && type != "p2c") {
       Fail("{} knows c2p and p2c, got '{}'", r.c.Path("pos_att_type"),
-           type.substr(0, 40));
+           Printable(type));
     }
   }
   return types;

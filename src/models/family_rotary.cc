@@ -8,6 +8,18 @@
 #include "models/families.h"
 
 namespace locus::models {
+
+// The flag alone turns the layer but not its mask: eager attention stays causal
+// and fused attention does not. With is_causal = false both attend both ways.
+void ReadGemmaDirection(Reader& r) {
+  const char* key = "use_bidirectional_attention";
+  const bool both_ways = r.c.FlagOr(key, false);
+  if (both_ways && r.c.FlagOr("is_causal", true)) {
+    r.Refuse("{} = true leaves the mask of {} causal without is_causal = false",
+             r.c.Path(key), r.out.family);
+  }
+}
+
 namespace {
 
 constexpr auto kInterleaved = PairLayout::kInterleaved;
@@ -15,6 +27,7 @@ constexpr auto kInterleaved = PairLayout::kInterleaved;
 // LLaMA and what copies its config.
 void Llama(Reader& r) {
   r.Sizes();
+  r.Expect("rope_interleaved", false);  // in SmolLM 2's config
   r.Rope({});
 }
 
@@ -44,7 +57,7 @@ void Starcoder2(Reader& r) { Sliding(r, {.default_kv_heads = 2}, {}, {}); }
 
 void Gemma(Reader& r) {
   r.Sizes({.default_kv_heads = 16, .default_head_dim = 256});
-  if (r.c.FlagOr("use_bidirectional_attention", false)) r.out.causal = false;
+  ReadGemmaDirection(r);
   r.Rope({});
 }
 
@@ -105,7 +118,7 @@ void ChatGlm(Reader& r) {
           r.c.Int("kv_channels", 1, kMostWidth));
   r.Layers(r.c.IntOf({"num_layers", "num_hidden_layers"}, 1, kMostLayers));
   r.out.trained_length = r.c.Int("seq_length", 1, kMostLength);
-  r.c.FlagOr("original_rope", true);
+  r.Expect("original_rope", true);
   // Half of each head, in adjacent pairs, and a base that longer versions
   // multiply.
   r.Rope({.layout = kInterleaved,
@@ -121,8 +134,8 @@ void GptJ(Reader& r) {
            .layers = {"n_layer"},
            .length = {"n_positions"}});
   r.IgnoredUpstream("n_ctx");
-  r.Ignore({"rotary"});  // true in every published config
-  r.c.FlagOr("scale_attn_weights", true);
+  r.Expect("rotary", true);
+  r.Expect("scale_attn_weights", true);
   r.Rope({.layout = kInterleaved,
           .rotary_dim = r.c.Int("rotary_dim", 2, r.out.head_dim)});
 }
@@ -207,8 +220,8 @@ void Nomic(Reader& r) {
   if (r.out.trained_length == 0) {
     Fail("{} is missing", r.c.Path("max_position_embeddings"));
   }
-  r.Ignore({"use_rms_norm", "scale_attn_weights",
-            "scale_attn_by_inverse_layer_idx"});
+  r.Expect("scale_attn_weights", true);
+  r.Expect("scale_attn_by_inverse_layer_idx", false);
   const bool interleaved = r.c.FlagOr("rotary_emb_interleaved", false);
   r.Rope({.layout = interleaved ? kInterleaved : PairLayout::kHalves,
           .base = 1000.0,

@@ -1,8 +1,7 @@
 // FromConfig: parse, find the family, let it read, and look at what is left.
-#include <fstream>
-#include <iterator>
-
+#include "locus/text.h"
 #include "models/families.h"
+#include "models/layer_source.h"
 
 namespace locus::models {
 namespace {
@@ -15,6 +14,7 @@ struct Root {
   const Json* object;
   std::string name;
   std::string model_type;
+  const Json* beside = nullptr;  // what the object stands in, if it does
 };
 
 Root FindRoot(const Json& json) {
@@ -32,7 +32,7 @@ Root FindRoot(const Json& json) {
     if (at == json.end() || !at->is_object()) continue;
     const std::string inner = type_of(*at);
     return {&*at, std::string(key) + ".",
-            inner.empty() ? root.model_type : inner};
+            inner.empty() ? root.model_type : inner, &json};
   }
   if (root.model_type.empty()) {
     Fail("model_type is missing: it says which model's code is meant");
@@ -40,39 +40,72 @@ Root FindRoot(const Json& json) {
   return root;
 }
 
+// Values below a key, at most `most` of them counted.
+size_t CountValues(const Json& json, size_t most) {
+  size_t count = 0;
+  if (!json.is_structured()) return count;
+  for (const Json& value : json) {
+    count += 1 + CountValues(value, most - count);
+    if (count >= most) return most;
+  }
+  return count;
+}
+
+class ParsedConfig final : public LayerSource {
+ public:
+  explicit ParsedConfig(JsonTree json)
+      : json_(std::move(json)),
+        root_(FindRoot(json_.root)),
+        family_(FindFamily(root_.model_type)),
+        position_keys_(PositionKeys(*root_.object)) {
+    // Each layer looks through these: more would only cost time.
+    constexpr size_t kMostValues = 1 << 16;
+    for (const std::string& key : position_keys_) {
+      if (CountValues(root_.object->at(key), kMostValues) >= kMostValues) {
+        Fail("{} has {} values or more, which cannot be right",
+             Printable(root_.name + key), kMostValues);
+      }
+    }
+  }
+
+  LayerPosition Read(const ReadOptions& options) const override {
+    LayerPosition out;
+    out.model_type = root_.model_type;
+    out.family = family_.info.name;
+    out.part = "decoder";
+    out.layer = options.layer;
+    const Config config(*root_.object, root_.name, position_keys_);
+    Reader reader(config, options, out);
+    reader.DualChunks();
+    family_.read(reader);
+    reader.Causality(root_.beside);
+    if (!options.part.empty() && options.part != out.part) {
+      Fail("{} has no part '{}'", out.model_type, Printable(options.part));
+    }
+    const auto unused = config.Unused();
+    if (!unused.empty()) {
+      reader.Refuse("{} bear{} on positions, but nothing of {} uses {}",
+                    Listed(unused), unused.size() == 1 ? "s" : "", out.family,
+                    unused.size() == 1 ? "it" : "them");
+    }
+    return out;
+  }
+
+ private:
+  JsonTree json_;
+  Root root_;
+  const Family& family_;
+  std::vector<std::string> position_keys_;
+};
+
 }  // namespace
 
-AttentionOptions LayerPosition::CallOptions() const {
-  AttentionOptions options;
-  options.causal = causal;
-  options.scale = scale;
-  options.window = window;
-  options.softcap = softcap;
-  return options;
+std::unique_ptr<LayerSource> ConfigSource(JsonTree json) {
+  return std::make_unique<ParsedConfig>(std::move(json));
 }
 
 LayerPosition FromConfig(std::string_view text, const ReadOptions& options) {
-  const Json json = ParseObject(text, "the config");
-  const Root root = FindRoot(json);
-  const Family& family = FindFamily(root.model_type);
-  LayerPosition out;
-  out.model_type = root.model_type;
-  out.family = family.info.name;
-  out.part = "decoder";
-  out.layer = options.layer;
-  const Config config(*root.object, root.name);
-  Reader reader(config, options, out);
-  family.read(reader);
-  if (!options.part.empty() && options.part != out.part) {
-    Fail("{} has no part '{}'", out.model_type, options.part.substr(0, 40));
-  }
-  const auto unused = config.Unused();
-  if (!unused.empty()) {
-    reader.Refuse("{} bear{} on positions, but nothing of {} uses {}",
-                  fmt::join(unused, ", "), unused.size() == 1 ? "s" : "",
-                  out.family, unused.size() == 1 ? "it" : "them");
-  }
-  return out;
+  return ModelConfig::Parse(text).Layer(options);
 }
 
 LayerPosition FromConfig(std::string_view json, int64_t layer) {
@@ -81,20 +114,7 @@ LayerPosition FromConfig(std::string_view json, int64_t layer) {
 
 LayerPosition FromConfigFile(const std::string& path,
                              const ReadOptions& options) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) Fail("cannot open '{}'", path);
-  // The limit of ParseObject, so that a wrong file is not read to its end.
-  constexpr std::streamsize kMost = std::streamsize{64} << 20;
-  std::string text;
-  char block[65536];
-  while (file.read(block, sizeof block) || file.gcount() > 0) {
-    text.append(block, static_cast<size_t>(file.gcount()));
-    if (static_cast<std::streamsize>(text.size()) > kMost) {
-      Fail("'{}' is larger than any config", path);
-    }
-  }
-  if (file.bad()) Fail("cannot read '{}'", path);
-  return FromConfig(text, options);
+  return ModelConfig::Open(path).Layer(options);
 }
 
 std::shared_ptr<const Encoding> Build(const Scheme& scheme,

@@ -7,6 +7,7 @@
 
 #include "models/families.h"
 #include "models/gguf_config.h"
+#include "models/layer_source.h"
 #include "models/mapped_file.h"
 
 namespace locus::models {
@@ -14,19 +15,94 @@ namespace {
 
 // Divisors of the frequencies that conversion has worked out: llama3 scaling
 // (rope_freqs), LongRoPE (rope_factors_short and rope_factors_long).
-void ApplyTables(const Checkpoint& file, const Json& config,
-                 const ReadOptions& options, LayerPosition& out) {
-  if (!out.rotary) return;
-  const auto divisors = [&](const char* name) -> std::vector<double> {
+struct Tables {
+  std::vector<double> both, shorter, longer;
+
+  bool Empty() const { return both.empty() && shorter.empty(); }
+};
+
+Tables ReadTables(const Checkpoint& file, int64_t pairs) {
+  const auto read = [&](const char* name) -> std::vector<double> {
     if (file.Find(name) == nullptr) return {};
     const Tensor tensor = file.Get(name);
-    if (tensor.NumElements() != out.rotary->rotary_dim / 2) {
+    if (tensor.NumElements() != pairs) {
       Fail("tensor '{}' must have {} numbers, one a pair, and has {}", name,
-           out.rotary->rotary_dim / 2, tensor.NumElements());
+           pairs, tensor.NumElements());
     }
     return tensor.ToVector();
   };
+  Tables tables{read("rope_freqs.weight"), read("rope_factors_short.weight"),
+                read("rope_factors_long.weight")};
+  if (tables.shorter.empty() != tables.longer.empty()) {
+    Fail(
+        "of the tensors rope_factors_short.weight and rope_factors_long.weight "
+        "there is only one");
+  }
+  return tables;
+}
+
+// LongRoPE from the file's tables. What the metadata leaves out is what
+// llama.cpp takes for it.
+LongRopeScaling TwoTables(const Tables& tables, const GgufConfig& config,
+                          LayerPosition& out) {
+  LongRopeScaling scaling;
+  scaling.short_factor = tables.shorter;
+  scaling.long_factor = tables.longer;
+  scaling.original_length =
+      config.original_length != 0 ? config.original_length : out.trained_length;
+  scaling.factor = static_cast<double>(out.trained_length) /
+                   static_cast<double>(scaling.original_length);
+  if (!config.attn_factor && scaling.factor > 1.0) {
+    out.warnings.push_back(
+        "rope.scaling.attn_factor is absent, for which llama.cpp takes 1");
+  }
   RotaryFacts& facts = *out.rotary;
+  facts.scaling = "longrope";
+  facts.factor = scaling.factor;
+  facts.changes_with_length = true;
+  facts.original_length = scaling.original_length;
+  out.warnings.push_back(LongRopeWarning(scaling.original_length));
+  return scaling;
+}
+
+// One table for every length: the file's own, or the linear scaling that a gain
+// stands beside.
+LongRopeScaling OneTable(const Tables& tables, LayerPosition& out) {
+  RotaryFacts& facts = *out.rotary;
+  LongRopeScaling scaling;
+  scaling.short_factor = tables.both;
+  if (tables.both.empty()) {
+    scaling.short_factor.assign(static_cast<size_t>(facts.rotary_dim / 2), 1.0);
+  } else {
+    facts.scaling = "rope_freqs";
+  }
+  scaling.long_factor = scaling.short_factor;
+  scaling.original_length = std::max<int64_t>(out.trained_length, 2);
+  return scaling;
+}
+
+// What a file has beside the fields of a config: tables of divisors, and a gain
+// on cos and sin. Positions are divided by the linear factor besides.
+void ApplyTables(const Checkpoint& file, const GgufConfig& config,
+                 const ReadOptions& options, LayerPosition& out) {
+  if (!out.rotary) return;
+  RotaryFacts& facts = *out.rotary;
+  const Tables tables = ReadTables(file, facts.rotary_dim / 2);
+  const double gain = config.attn_factor.value_or(1.0);
+  if (tables.Empty() && gain == 1.0) return;
+  if (facts.scaling == "yarn") {
+    Fail(
+        "rope.scaling.type = 'yarn' and a table of divisors exclude each "
+        "other");
+  }
+  const double stretch = facts.scaling == "linear" ? facts.factor : 1.0;
+  LongRopeScaling scaling = tables.both.empty() && !tables.longer.empty()
+                                ? TwoTables(tables, config, out)
+                                : OneTable(tables, out);
+  for (auto* list : {&scaling.short_factor, &scaling.long_factor}) {
+    for (double& divisor : *list) divisor *= stretch;
+  }
+  scaling.attention_factor = gain;
   RopeOptions rope;
   rope.base = facts.base;
   rope.rotary_dim = facts.rotary_dim;
@@ -34,70 +110,64 @@ void ApplyTables(const Checkpoint& file, const Json& config,
       facts.first_channel == 0 ? RotaryPlace::kLeading : RotaryPlace::kTrailing;
   rope.angles = options.angles;
   rope.softmax_factor = out.softmax_factor;
-  const auto both = divisors("rope_freqs.weight");
-  const auto shorter = divisors("rope_factors_short.weight");
-  const auto longer = divisors("rope_factors_long.weight");
-  LongRopeScaling scaling;
-  if (!shorter.empty() && !longer.empty()) {
-    scaling.short_factor = shorter;
-    scaling.long_factor = longer;
-    const auto at = config.find("rope_scaling");
-    if (at != config.end()) {
-      const Config fields(*at, "rope.scaling.");
-      scaling.original_length =
-          fields.IntOr("original_max_position_embeddings", 0, 2, kMostLength);
-      scaling.attention_factor =
-          fields.MaybeNumber("attention_factor", 1e-9, 1e9);
-    }
-    facts.scaling = "longrope";
-    facts.changes_with_length = true;
-    facts.original_length = scaling.original_length;
-  } else if (!both.empty()) {
-    scaling.short_factor = scaling.long_factor = both;
-    scaling.attention_factor = facts.gain;
-    scaling.original_length = std::max<int64_t>(out.trained_length, 2);
-    facts.scaling = "rope_freqs";
-  } else {
-    return;
-  }
-  if (scaling.original_length < 2) {
-    Fail("LongRoPE tables need rope.scaling.original_context_length");
-  }
-  scaling.factor = static_cast<double>(out.trained_length) /
-                   static_cast<double>(scaling.original_length);
   rope.scaling = scaling;
   auto encoding = std::make_shared<Rope>(out.head_dim, facts.layout, rope);
   const Rotation rotation =
       encoding->RotationFor(std::max<int64_t>(out.trained_length, 1));
   facts.theta = rotation.theta;
   facts.gain = rotation.gain;
-  out.attention.words += fmt::format(", divided by the file's own table");
+  if (!tables.Empty()) {
+    out.attention.words += ", divided by the file's own table";
+  }
+  if (gain != 1.0) {
+    out.attention.words += fmt::format(", cos and sin times {:.6g}", gain);
+  }
   out.attention.encoding = std::move(encoding);
 }
 
+class ParsedGguf final : public LayerSource {
+ public:
+  ParsedGguf(std::span<const std::byte> bytes,
+             std::shared_ptr<const void> owner, const std::string& name)
+      : gguf_(ReadGguf(bytes, name)),
+        file_(Checkpoint::FromGguf(bytes, std::move(owner), name)) {}
+
+  LayerPosition Read(const ReadOptions& options) const override {
+    GgufConfig config = ToConfig(gguf_, options.layer);
+    ReadOptions read = options;
+    read.layout = config.layout;
+    LayerPosition out = ConfigSource(std::move(config.fields))->Read(read);
+    ApplyTables(file_, config, options, out);
+    if (out.part == "decoder" && !out.causal && out.window) {
+      Fail("attention.causal = false and a sliding window exclude each other");
+    }
+    const auto& unused = config.unused;
+    if (!unused.empty()) {
+      const std::string text = fmt::format(
+          "{} bear{} on positions, but nothing reads {}", Listed(unused),
+          unused.size() == 1 ? "s" : "", unused.size() == 1 ? "it" : "them");
+      if (!options.lenient) throw Error(text);
+      out.warnings.push_back(text);
+    }
+    return out;
+  }
+
+ private:
+  Gguf gguf_;
+  Checkpoint file_;
+};
+
 }  // namespace
+
+std::unique_ptr<LayerSource> GgufSource(std::span<const std::byte> bytes,
+                                        std::shared_ptr<const void> owner,
+                                        const std::string& name) {
+  return std::make_unique<ParsedGguf>(bytes, std::move(owner), name);
+}
 
 LayerPosition FromGguf(std::span<const std::byte> bytes,
                        const std::string& name, const ReadOptions& options) {
-  const GgufConfig config = ToConfig(ReadGguf(bytes, name), options.layer);
-  const Checkpoint file = Checkpoint::FromGguf(bytes, nullptr, name);
-  Json fields = config.fields;
-  const bool tables = file.Find("rope_factors_long.weight") != nullptr;
-  // The lists are tensors here, not fields.
-  if (tables) fields.erase("rope_scaling");
-  ReadOptions read = options;
-  read.layout = config.layout;
-  LayerPosition out = FromConfig(fields.dump(), read);
-  ApplyTables(file, config.fields, options, out);
-  const auto& unused = config.unused;
-  if (!unused.empty()) {
-    const std::string text = fmt::format(
-        "{} bear{} on positions, but nothing reads {}", fmt::join(unused, ", "),
-        unused.size() == 1 ? "s" : "", unused.size() == 1 ? "it" : "them");
-    if (!options.lenient) throw Error(text);
-    out.warnings.push_back(text);
-  }
-  return out;
+  return GgufSource(bytes, nullptr, name)->Read(options);
 }
 
 LayerPosition FromGguf(const std::string& path, const ReadOptions& options) {

@@ -20,6 +20,8 @@ constexpr size_t kMostName = 256;
 // Longer lists are vocabularies; per-layer lists have an entry a layer.
 constexpr uint64_t kMostKept = 4096;
 constexpr int kDeepest = 4;
+// Real files have less than a hundred; every layer looks through them.
+constexpr uint64_t kMostKeys = 4096;
 
 enum : uint32_t {
   kU8,
@@ -247,6 +249,10 @@ Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name) {
   }
   const auto tensor_count = in.Number<uint64_t>();
   const auto entries = in.Number<uint64_t>();
+  if (entries > kMostKeys) {
+    Fail("'{}' has {} keys, more than the {} that can be right", name, entries,
+         kMostKeys);
+  }
   Gguf gguf;
   // An entry takes 13 bytes and more, a tensor 24: counts past the end of the
   // file are found out by reading on.

@@ -1,5 +1,6 @@
 #include "models/gguf_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr auto kPairs = PairLayout::kInterleaved;
 constexpr auto kHalves = PairLayout::kHalves;
+constexpr const char* kLongTable = "rope_factors_long.weight";
 
 // An architecture of GGUF: the model_type whose reader serves it, and how its
 // weights are laid out in such files.
@@ -86,24 +88,28 @@ class Translation {
   Translation(const Gguf& gguf, const Arch& arch)
       : gguf_(gguf), arch_(arch), prefix_(std::string(arch.name) + ".") {}
 
-  Json Config(int64_t layer) {
+  GgufConfig Config(int64_t layer) {
     const std::string type = arch_.model_type;
     const SizeNames names = NamesFor(type);
-    config_["model_type"] = type;
+    out_.fields.root["model_type"] = type;
     Number("embedding_length", names.width);
     PerLayer("attention.head_count", names.heads, layer);
     const auto kv = PerLayer("attention.head_count_kv", names.kv_heads, layer);
     // Here an absent number never means a default of the model's own code.
-    if (!kv && names.kv_heads != nullptr) config_[names.kv_heads] = nullptr;
+    if (!kv && names.kv_heads != nullptr)
+      out_.fields.root[names.kv_heads] = nullptr;
     Number("block_count", names.layers);
     Number("context_length", names.length);
     Widths(type, kv);
     Frequencies(type);
     Windows(type);
     Rest(type);
-    return config_;
+    out_.layout = arch_.layout;
+    out_.unused = Unused();
+    return std::move(out_);
   }
 
+ private:
   std::vector<std::string> Unused() const {
     std::vector<std::string> unused;
     for (const auto& [key, value] : gguf_.metadata) {
@@ -116,6 +122,13 @@ class Translation {
           rest.starts_with("attention.temperature") ||
           rest.starts_with("attention.chunk") ||
           rest.starts_with("attention.relative") ||
+          rest.starts_with("attention.key_length") ||
+          rest.starts_with("attention.value_length") ||
+          rest.starts_with("attention.rope") ||
+          rest.starts_with("attention.recurrent") ||
+          rest.starts_with("attention.indexer") ||
+          rest.starts_with("attention.compress") ||
+          rest.starts_with("full_attention_interval") ||
           rest.starts_with("attn_logit") || rest.starts_with("position")) {
         unused.push_back(Printable(key));
       }
@@ -123,7 +136,6 @@ class Translation {
     return unused;
   }
 
- private:
   const GgufValue* Find(const char* key) {
     const std::string full = prefix_ + key;
     used_.insert(full);
@@ -131,25 +143,68 @@ class Translation {
     return at == gguf_.metadata.end() ? nullptr : &at->second;
   }
 
-  Json AsJson(const char* key, const GgufValue& value) const {
-    if (const auto* i = std::get_if<int64_t>(&value)) return *i;
+  JsonTree AsJson(const char* key, const GgufValue& value) const {
+    if (const auto* i = std::get_if<int64_t>(&value)) return JsonTree(*i);
     if (const auto* d = std::get_if<double>(&value)) {
       if (!std::isfinite(*d)) Fail("{}{} is not finite", prefix_, key);
-      return *d;
+      return JsonTree(*d);
     }
-    if (const auto* b = std::get_if<bool>(&value)) return *b;
-    if (const auto* s = std::get_if<std::string>(&value)) return Printable(*s);
+    if (const auto* b = std::get_if<bool>(&value)) return JsonTree(*b);
+    if (const auto* s = std::get_if<std::string>(&value))
+      return JsonTree(Printable(*s));
     if (const auto* list = std::get_if<std::vector<double>>(&value)) {
-      return *list;
+      return JsonTree(*list);
     }
     Fail("{}{} is a list that cannot be read", prefix_, key);
+  }
+
+  static void Put(Json& object, const char* to, JsonTree value) {
+    object[to] = std::move(value.root);
+  }
+
+  // A number without reading it: what reading it depends on.
+  std::optional<double> Peek(const char* key) const {
+    const auto at = gguf_.metadata.find(prefix_ + key);
+    if (at == gguf_.metadata.end()) return std::nullopt;
+    if (const auto* i = std::get_if<int64_t>(&at->second)) {
+      return static_cast<double>(*i);
+    }
+    const auto* d = std::get_if<double>(&at->second);
+    return d == nullptr ? std::nullopt : std::optional(*d);
+  }
+
+  // A key that has no effect here passes with the value that says so; with any
+  // other it stays unread.
+  void Passes(const char* key, std::optional<double> value) {
+    if (value && Peek(key) == value) Find(key);
+  }
+
+  // A finite number.
+  std::optional<double> Scalar(const char* key) {
+    const GgufValue* value = Find(key);
+    if (value == nullptr) return std::nullopt;
+    const JsonTree number = AsJson(key, *value);
+    if (!number.root.is_number()) Fail("{}{} must be a number", prefix_, key);
+    return number.root.get<double>();
+  }
+
+  void Copy(const char* key, const char* to, Json& object) {
+    if (const GgufValue* value = Find(key)) {
+      Put(object, to, AsJson(key, *value));
+    }
+  }
+
+  bool HasTensor(std::string_view name) const {
+    return std::ranges::any_of(gguf_.tensors, [&](const TensorEntry& tensor) {
+      return tensor.name == name;
+    });
   }
 
   // Copies a value under another name; `to` null: only marks it as used.
   bool Number(const char* key, const char* to) {
     const GgufValue* value = Find(key);
     if (value == nullptr) return false;
-    if (to != nullptr) config_[to] = AsJson(key, *value);
+    if (to != nullptr) Put(out_.fields.root, to, AsJson(key, *value));
     return true;
   }
 
@@ -170,7 +225,7 @@ class Translation {
       number = *one;
     }
     if (!number) Fail("{}{} is no count for layer {}", prefix_, key, layer);
-    if (to != nullptr) config_[to] = *number;
+    if (to != nullptr) out_.fields.root[to] = *number;
     return number;
   }
 
@@ -198,16 +253,17 @@ class Translation {
         Fail("{}attention.key_length and rope.dimension_count are needed",
              prefix_);
       }
-      config_["qk_nope_head_dim"] = *head - *rotary;
-      config_["qk_rope_head_dim"] = *rotary;
-      config_["v_head_dim"] = value_head.value_or(*head - *rotary);
-      if (kv) config_.erase("num_key_value_heads");
+      out_.fields.root["qk_nope_head_dim"] = *head - *rotary;
+      out_.fields.root["qk_rope_head_dim"] = *rotary;
+      out_.fields.root["v_head_dim"] = value_head.value_or(*head - *rotary);
+      if (kv) out_.fields.root.erase("num_key_value_heads");
       return;
     }
     const auto known = [&](const char* key) {
-      const auto at = config_.find(key);
-      return at != config_.end() && at->is_number_integer() ? at->get<int64_t>()
-                                                            : int64_t{0};
+      const auto at = out_.fields.root.find(key);
+      return at != out_.fields.root.end() && at->is_number_integer()
+                 ? at->get<int64_t>()
+                 : int64_t{0};
     };
     const int64_t width = known("hidden_size");
     const int64_t heads = known("num_attention_heads");
@@ -216,7 +272,7 @@ class Translation {
                                                   : int64_t{0};
     if (type != "gpt2" && type != "mpt" && type != "bloom" && type != "bert" &&
         type != "falcon" && type != "gpt_neox" && type != "baichuan") {
-      config_["head_dim"] = head ? Json(*head) : Json(nullptr);
+      out_.fields.root["head_dim"] = head ? Json(*head) : Json(nullptr);
     }
     if (!rotary || size == 0 || *rotary == size) return;
     if (*rotary > size) {
@@ -226,58 +282,156 @@ class Translation {
     // The share that truncation turns back into this number.
     const double share =
         (static_cast<double>(*rotary) + 0.25) / static_cast<double>(size);
-    config_[type == "gpt_neox" ? "rotary_pct" : "partial_rotary_factor"] =
+    out_.fields
+        .root[type == "gpt_neox" ? "rotary_pct" : "partial_rotary_factor"] =
         share;
   }
 
   void Frequencies(const std::string& type) {
     Number("rope.freq_base",
            type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");
-    Number("rope.freq_base_swa",
-           type == "gemma3_text" ? "rope_local_base_freq" : nullptr);
-    Json scaling = Json::object();
-    const GgufValue* kind = Find("rope.scaling.type");
-    const std::string name =
-        kind != nullptr && std::holds_alternative<std::string>(*kind)
-            ? std::get<std::string>(*kind)
-            : "none";
-    const auto copy = [&](const char* key, const char* to) {
-      const GgufValue* value = Find(key);
-      if (value != nullptr && name != "none") scaling[to] = AsJson(key, *value);
-    };
-    copy("rope.scaling.factor", "factor");
-    copy("rope.scaling.original_context_length",
-         "original_max_position_embeddings");
-    copy("rope.scaling.yarn_beta_fast", "beta_fast");
-    copy("rope.scaling.yarn_beta_slow", "beta_slow");
-    copy("rope.scaling.attn_factor", "attention_factor");
-    // A tenth of DeepSeek's mscale_all_dim.
-    if (const GgufValue* value = Find("rope.scaling.yarn_log_multiplier")) {
-      const Json number = AsJson("rope.scaling.yarn_log_multiplier", *value);
-      if (!number.is_number()) {
-        Fail("{}rope.scaling.yarn_log_multiplier must be a number", prefix_);
-      }
-      scaling["mscale"] = number.get<double>() * 10.0;
-      scaling["mscale_all_dim"] = number.get<double>() * 10.0;
+    if (type == "gemma3_text") {
+      Number("rope.freq_base_swa", "rope_local_base_freq");
+    } else {
+      // A base of their own for sliding layers is read nowhere else.
+      Passes("rope.freq_base_swa", Peek("rope.freq_base"));
     }
-    if (name == "none") return;
-    scaling["rope_type"] = Printable(name);
-    // gpt-oss leaves the ends of the blend unrounded, and GGUF does not say so.
-    if (type == "gpt_oss") scaling["truncate"] = false;
-    config_["rope_scaling"] = scaling;
+    const std::string kind = ScalingKind();
+    JsonTree tree(Json::object());
+    Json& scaling = tree.root;
+    const double factor = Factor(kind);
+    const bool yarn = kind == "yarn";
+    if (yarn) {
+      Copy("rope.scaling.original_context_length",
+           "original_max_position_embeddings", scaling);
+      Copy("rope.scaling.yarn_beta_fast", "beta_fast", scaling);
+      Copy("rope.scaling.yarn_beta_slow", "beta_slow", scaling);
+    }
+    if (type == "deepseek_v3" && yarn) {
+      // A tenth of mscale_all_dim.
+      if (const auto tenth = Scalar("rope.scaling.yarn_log_multiplier")) {
+        scaling["mscale"] = scaling["mscale_all_dim"] = *tenth * 10.0;
+      }
+    } else {
+      Passes("rope.scaling.yarn_log_multiplier", 0.0);
+    }
+    Gain(type, yarn, factor, scaling);
+    OriginalLength(yarn);
+    Finetuned(type);
+    if (yarn || factor != 1.0) {
+      scaling["rope_type"] = yarn ? "yarn" : "linear";
+      scaling["factor"] = factor;
+      // gpt-oss leaves the ends of the blend unrounded, and GGUF does not say
+      // so.
+      if (type == "gpt_oss") scaling["truncate"] = false;
+      out_.fields.root["rope_scaling"] = std::move(scaling);
+    }
+  }
+
+  // llama.cpp scales linearly where a file does not say how.
+  std::string ScalingKind() {
+    const char* key = "rope.scaling.type";
+    const GgufValue* value = Find(key);
+    if (value == nullptr) return "linear";
+    const auto* kind = std::get_if<std::string>(value);
+    if (kind == nullptr) Fail("{}{} must be a string", prefix_, key);
+    if (*kind == "longrope" && !HasTensor(kLongTable)) {
+      Fail("{}{} = 'longrope' needs the tensor {}", prefix_, key, kLongTable);
+    }
+    for (const char* known : {"none", "linear", "yarn", "longrope"}) {
+      if (*kind == known) return *kind;
+    }
+    Fail(
+        "{}{} = '{}' is not a known scaling; known values: none, linear, yarn, "
+        "longrope",
+        prefix_, key, Printable(*kind));
+  }
+
+  // What positions are divided by; 0 stands for 1.
+  double Factor(const std::string& kind) {
+    const char* key = "rope.scaling.factor";
+    const char* old_key = "rope.scale_linear";
+    if (kind == "none") {
+      for (const char* each : {key, old_key}) {
+        Passes(each, 0.0);
+        Passes(each, 1.0);
+      }
+      return 1.0;
+    }
+    auto factor = Scalar(key);
+    if (factor) {
+      Passes(old_key, factor);
+    } else {
+      factor = Scalar(old_key);
+    }
+    return factor && *factor != 0.0 ? *factor : 1.0;
+  }
+
+  // What multiplies cos and sin, beside YaRN's own 1 + 0.1 ln(factor).
+  void Gain(const std::string& type, bool yarn, double factor, Json& scaling) {
+    const char* key = "rope.scaling.attn_factor";
+    if (type == "deepseek_v3") {
+      // Would enter the scale of the softmax too.
+      Passes(key, 1.0);
+      return;
+    }
+    const auto gain = Scalar(key);
+    if (!gain) return;
+    if (!(*gain > 0.0)) {
+      Fail("{}{} must be above 0, got {}", prefix_, key, *gain);
+    }
+    if (yarn) {
+      const double own = factor > 1.0 ? 1.0 + 0.1 * std::log(factor) : 1.0;
+      scaling["attention_factor"] = *gain * own;
+    } else {
+      out_.attn_factor = gain;
+    }
+  }
+
+  // Tells YaRN's blend and LongRoPE's two tables; of no effect elsewhere.
+  void OriginalLength(bool yarn) {
+    const char* key = "rope.scaling.original_context_length";
+    if (yarn) return;
+    if (!HasTensor(kLongTable)) {
+      Passes(key, Peek("context_length"));
+      return;
+    }
+    const auto length = Scalar(key);
+    if (!length) return;
+    if (!(*length >= 2.0 && *length <= static_cast<double>(kMostLength))) {
+      Fail("{}{} must lie in 2 .. {}, got {}", prefix_, key, kMostLength,
+           *length);
+    }
+    out_.original_length = static_cast<int64_t>(*length);
+  }
+
+  // Granite's switch for rotation; a remark elsewhere.
+  void Finetuned(const std::string& type) {
+    const char* key = "rope.scaling.finetuned";
+    const GgufValue* value = Find(key);
+    if (value == nullptr || type != "granite") return;
+    const auto* on = std::get_if<bool>(value);
+    if (on == nullptr || !*on) {
+      Fail("{}{} must be true: without it nothing rotates, which is not read",
+           prefix_, key);
+    }
   }
 
   void Windows(const std::string& type) {
-    const bool slides = type == "gemma2" || type == "gemma3_text" ||
-                        type == "cohere2" || type == "gpt_oss" ||
-                        type == "phi3" || type == "starcoder2";
-    if (slides) {
-      Number("attention.sliding_window", "sliding_window");
-      Pattern();
+    const char* key = "attention.sliding_window";
+    const bool always = type == "phi3" || type == "starcoder2";
+    const bool by_layer = type == "gemma2" || type == "gemma3_text" ||
+                          type == "cohere2" || type == "gpt_oss";
+    if (by_layer || (always && Peek(key) != 0.0)) {
+      Number(key, "sliding_window");
+    } else {
+      Passes(key, 0.0);  // none, as Phi-4's
     }
-    Number("attn_logit_softcapping", type == "gemma2" || type == "gemma3_text"
-                                         ? "attn_logit_softcapping"
-                                         : nullptr);
+    if (by_layer) Pattern();
+    if (type == "gemma2" || type == "gemma3_text") {
+      Number("attn_logit_softcapping", "attn_logit_softcapping");
+    }
+    Number("attention.causal", "is_causal");
   }
 
   // Which layers slide: every layer but each n-th, or a flag for each.
@@ -286,13 +440,14 @@ class Translation {
     const GgufValue* value = Find(key);
     if (value == nullptr) return;
     if (const auto* flags = std::get_if<std::vector<double>>(value)) {
-      Json types = Json::array();
+      JsonTree tree(Json::array());
+      Json& types = tree.root;
       for (const double flag : *flags) {
         types.push_back(flag != 0.0 ? "sliding_attention" : "full_attention");
       }
-      config_["layer_types"] = types;
+      out_.fields.root["layer_types"] = std::move(types);
     } else if (const auto* every = std::get_if<int64_t>(value)) {
-      config_["sliding_window_pattern"] = *every;
+      out_.fields.root["sliding_window_pattern"] = *every;
     } else {
       Fail("{}{} must be a whole number or a list of flags", prefix_, key);
     }
@@ -301,24 +456,28 @@ class Translation {
   void Rest(const std::string& type) {
     if (type == "granite") Number("attention.scale", "attention_multiplier");
     if (type == "mpt") {
-      Json attention = Json::object();
+      JsonTree tree(Json::object());
+      Json& attention = tree.root;
       if (const GgufValue* most = Find("attention.max_alibi_bias")) {
-        const Json bias = AsJson("attention.max_alibi_bias", *most);
-        attention["alibi"] = bias.is_number() && bias.get<double>() > 0.0;
-        if (attention["alibi"].get<bool>()) attention["alibi_bias_max"] = bias;
+        JsonTree bias = AsJson("attention.max_alibi_bias", *most);
+        const bool alibi =
+            bias.root.is_number() && bias.root.get<double>() > 0.0;
+        attention["alibi"] = alibi;
+        if (alibi) Put(attention, "alibi_bias_max", std::move(bias));
       }
-      config_["attn_config"] = attention;
+      out_.fields.root["attn_config"] = std::move(attention);
     }
     if (type == "falcon") {
-      config_["new_decoder_architecture"] = true;  // any number of key heads
-      config_["alibi"] = false;
+      out_.fields.root["new_decoder_architecture"] =
+          true;  // any number of key heads
+      out_.fields.root["alibi"] = false;
     }
   }
 
   const Gguf& gguf_;
   const Arch& arch_;
   std::string prefix_;
-  Json config_ = Json::object();
+  GgufConfig out_ = {.fields = JsonTree(Json::object())};
   std::set<std::string> used_;
 };
 
@@ -341,12 +500,7 @@ const Arch& FindArch(const Gguf& gguf) {
 
 GgufConfig ToConfig(const Gguf& gguf, int64_t layer) {
   const Arch& arch = FindArch(gguf);
-  Translation translation(gguf, arch);
-  GgufConfig config;
-  config.fields = translation.Config(layer);
-  config.layout = arch.layout;
-  config.unused = translation.Unused();
-  return config;
+  return Translation(gguf, arch).Config(layer);
 }
 
 }  // namespace locus::models

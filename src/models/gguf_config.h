@@ -2,6 +2,7 @@
 #ifndef LOCUS_SRC_MODELS_GGUF_CONFIG_H_
 #define LOCUS_SRC_MODELS_GGUF_CONFIG_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,14 @@
 namespace locus::models {
 
 struct GgufConfig {
-  Json fields = {};  // as a config.json has them
+  JsonTree fields = {};  // as a config.json has them
   // The pair layout of the weights in such files, not of the model's own code.
   PairLayout layout = PairLayout::kInterleaved;
+  // What multiplies cos and sin, where the scaling in `fields` does not say so;
+  // and the length up to which LongRoPE takes its short table, 0 if no key says
+  // so.
+  std::optional<double> attn_factor = {};
+  int64_t original_length = 0;
   // Position-related keys that nothing read.
   std::vector<std::string> unused = {};
 };

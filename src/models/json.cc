@@ -1,64 +1,130 @@
 #include "models/json.h"
 
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/fail.h"
+#include "locus/text.h"
 
 namespace locus::models {
 namespace {
 
 // Configs nest three levels; weights' headers two.
-constexpr int kDeepest = 32;
+constexpr size_t kDeepest = 32;
 constexpr size_t kShown = 60;
 
 // nlohmann's own text without its bracketed number and type.
 std::string Reason(const nlohmann::json::exception& e) {
   const std::string said = e.what();
   const size_t at = said.find("] ");
-  std::string reason = at == std::string::npos ? said : said.substr(at + 2);
-  for (char& c : reason) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u > 0x7e) c = '?';
-  }
   constexpr size_t kMost = 200;
-  if (reason.size() > kMost) reason = reason.substr(0, kMost) + "...";
-  return reason;
+  return Printable(
+      at == std::string::npos ? said : std::string_view(said).substr(at + 2),
+      kMost);
+}
+
+// Builds the value from the parser's events. The library's own builder with a
+// callback looks through the whole parent after each object in it.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(const char* what) : what_(what) {}
+  JsonTree Take() { return std::move(tree_); }
+
+  bool null() override { return Put(nullptr); }
+  bool boolean(bool value) override { return Put(value); }
+  bool number_integer(int64_t value) override { return Put(value); }
+  bool number_unsigned(uint64_t value) override { return Put(value); }
+  bool number_float(double value, const std::string& /*text*/) override {
+    return Put(value);
+  }
+  bool string(std::string& value) override { return Put(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return Put(std::move(value)); }
+
+  bool start_object(size_t /*size*/) override { return Open(Json::object()); }
+  bool start_array(size_t /*size*/) override { return Open(Json::array()); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+  bool key(std::string& name) override {
+    auto& object = open_.back()->get_ref<Json::object_t&>();
+    const auto [at, is_new] = object.try_emplace(std::move(name));
+    if (!is_new) {
+      Fail("{} has the key {} twice in one object", what_,
+           Shown(Json(at->first)));
+    }
+    member_ = &at->second;
+    return true;
+  }
+  bool parse_error(size_t /*at*/, const std::string& /*token*/,
+                   const nlohmann::json::exception& e) override {
+    Fail("{} is not valid JSON: {}", what_, Reason(e));
+  }
+
+ private:
+  // Puts a value where the events stand.
+  Json* Place(Json value) {
+    if (open_.empty()) {
+      tree_.root = std::move(value);
+      return &tree_.root;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    *member_ = std::move(value);
+    return member_;
+  }
+  bool Put(Json value) {
+    Place(std::move(value));
+    return true;
+  }
+  bool Open(Json value) {
+    if (open_.size() >= kDeepest) {
+      Fail("{} is nested deeper than {} levels", what_, kDeepest);
+    }
+    open_.push_back(Place(std::move(value)));
+    return true;
+  }
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const char* what_;
+  JsonTree tree_;
+  std::vector<Json*> open_;  // from the root down
+  Json* member_ = nullptr;   // of the innermost object, after its key
+};
+
+// Leaves nothing that a destructor would have to take apart. No deeper than
+// what is parsed.
+void TakeApart(Json& json) noexcept {
+  if (json.is_array()) {
+    auto& list = json.get_ref<Json::array_t&>();
+    for (Json& entry : list) TakeApart(entry);
+    list.clear();
+  } else if (json.is_object()) {
+    auto& object = json.get_ref<Json::object_t&>();
+    for (auto& [key, entry] : object) TakeApart(entry);
+    object.clear();
+  }
 }
 
 }  // namespace
 
-Json ParseObject(std::string_view text, const char* what, size_t most_bytes) {
+JsonTree::~JsonTree() { TakeApart(root); }
+
+JsonTree ParseObject(std::string_view text, const char* what,
+                     size_t most_bytes) {
   if (text.size() > most_bytes) {
     Fail("{} has {} bytes, more than the {} that can be right", what,
          text.size(), most_bytes);
   }
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kDeepest) {
-      Fail("{} is nested deeper than {} levels", what, kDeepest);
-    }
-    if (event == Json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) {
-        Fail("{} has the key {} twice in one object", what, Shown(parsed));
-      }
-    }
-    return true;
-  };
-  Json json;
-  try {
-    json = Json::parse(text.begin(), text.end(), check);
-  } catch (const nlohmann::json::exception& e) {
-    Fail("{} is not valid JSON: {}", what, Reason(e));
-  }
-  if (!json.is_object()) {
-    Fail("{} must be a JSON object, got {}", what, Shown(json));
+  Builder builder(what);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  JsonTree json = builder.Take();
+  if (!json.root.is_object()) {
+    Fail("{} must be a JSON object, got {}", what, Shown(json.root));
   }
   return json;
 }

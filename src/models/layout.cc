@@ -11,21 +11,38 @@
 #include "locus/checkpoint.h"
 
 namespace locus::models {
+namespace {
+
+// heads * head_dim, after every check that needs no weight.
+int64_t RowCount(const HeadRows& rows) {
+  const int64_t r = rows.rotary_dim;
+  // Subtracted, since the sum of two large numbers overflows.
+  if (rows.heads < 1 || rows.head_dim < 1 || r < 2 || r % 2 != 0 ||
+      r > rows.head_dim || rows.first_channel < 0 ||
+      rows.first_channel > rows.head_dim - r) {
+    Fail("{} heads of {} channels cannot rotate {} from channel {}", rows.heads,
+         rows.head_dim, r, rows.first_channel);
+  }
+  int64_t count = 0;
+  if (__builtin_mul_overflow(rows.heads, rows.head_dim, &count)) {
+    Fail("{} heads of {} channels are more than a weight can have", rows.heads,
+         rows.head_dim);
+  }
+  return count;
+}
+
+}  // namespace
 
 std::vector<int64_t> LayoutPermutation(const HeadRows& rows, PairLayout from,
                                        PairLayout to) {
   const int64_t r = rows.rotary_dim;
-  if (rows.heads < 1 || rows.head_dim < 1 || r < 2 || r % 2 != 0 ||
-      rows.first_channel < 0 || rows.first_channel + r > rows.head_dim) {
-    Fail("{} heads of {} channels cannot rotate {} from channel {}", rows.heads,
-         rows.head_dim, r, rows.first_channel);
-  }
+  const int64_t count = RowCount(rows);
   const auto channel = [&](PairLayout layout, int64_t p, int64_t second) {
     return rows.first_channel + (layout == PairLayout::kInterleaved
                                      ? 2 * p + second
                                      : p + second * (r / 2));
   };
-  std::vector<int64_t> order(static_cast<size_t>(rows.heads * rows.head_dim));
+  std::vector<int64_t> order(static_cast<size_t>(count));
   for (int64_t h = 0; h < rows.heads; ++h) {
     const int64_t head = h * rows.head_dim;
     for (int64_t c = 0; c < rows.head_dim; ++c) {
@@ -43,12 +60,13 @@ std::vector<int64_t> LayoutPermutation(const HeadRows& rows, PairLayout from,
 
 Tensor ConvertLayout(const Tensor& weight, const HeadRows& rows,
                      PairLayout from, PairLayout to) {
-  const auto order = LayoutPermutation(rows, from, to);
-  if ((weight.rank() != 1 && weight.rank() != 2) ||
-      weight.size(0) != static_cast<int64_t>(order.size())) {
+  // Before the permutation, whose size is not yet known to be right.
+  const int64_t count = RowCount(rows);
+  if ((weight.rank() != 1 && weight.rank() != 2) || weight.size(0) != count) {
     Fail("a projection of {} heads of {} needs {} rows, got {}", rows.heads,
-         rows.head_dim, order.size(), weight.Describe());
+         rows.head_dim, count, weight.Describe());
   }
+  const auto order = LayoutPermutation(rows, from, to);
   const Tensor source = weight.To(weight.dtype());
   Tensor result = Tensor::Empty(weight.dtype(), weight.shape());
   const size_t row =

@@ -14,6 +14,61 @@ void Reader::IgnoredUpstream(const char* key) {
   }
 }
 
+void Reader::Expect(const char* key, bool value) {
+  const auto given = c.MaybeFlag(key);
+  if (given && *given != value) {
+    Refuse("{} = {} is not what {} does", c.Path(key), *given, out.family);
+  }
+}
+
+void Reader::DualChunks() {
+  const char* key = "dual_chunk_attention_config";
+  if (!c.Has(key)) return;
+  Refuse(
+      "{} gives keys positions that differ from chunk to chunk of the context, "
+      "which one rotation cannot; null stands for plain RoPE",
+      c.Path(key));
+}
+
+// The mask of every decoder in transformers asks for `is_causal`, whatever the
+// model. Its windows then reach `sliding_window` keys to either side.
+void Reader::Causality(const Json* beside) {
+  const char* key = "is_causal";
+  if (beside != nullptr && beside->contains(key) && (*beside)[key] != true &&
+      !(*beside)[key].is_null()) {
+    Refuse("{} = {} stands beside {} instead of in it", key,
+           Shown((*beside)[key]), c.Path("").substr(0, c.Path("").size() - 1));
+  }
+  const auto causal = c.MaybeFlag(key);
+  if (!causal) return;
+  if (out.part == "encoder") {
+    if (*causal) {
+      Refuse(
+          "{} = true, but {} is an encoder, which some implementations of its "
+          "attention then mask and others do not",
+          c.Path(key), out.model_type);
+    }
+    return;
+  }
+  if (*causal) return;
+  const char* obstacle =
+      out.chunk != 0 ? "some implementations mask its chunks all the same"
+      : out.attention.name == "alibi"
+          ? "its ALiBi then favours later keys the more the farther they are"
+      : out.attention.name == "transformer-xl"
+          ? "its own code is causal all the same"
+          : nullptr;
+  if (obstacle != nullptr) {
+    Fail("{} = false is not read for {}: {}", c.Path(key), out.family,
+         obstacle);
+  }
+  out.causal = false;
+  if (out.window) {
+    const int64_t reach = out.window->left + 1;
+    out.window = Window{.left = reach, .right = reach};
+  }
+}
+
 bool Reader::IsEncoder(bool has_encoder, bool has_decoder) {
   std::string part = options.part;
   if (part.empty()) part = has_decoder ? "decoder" : "encoder";
@@ -27,12 +82,17 @@ bool Reader::IsEncoder(bool has_encoder, bool has_decoder) {
          options.part);
   }
   out.part = part;
+  out.other_part = has_encoder && has_decoder;
   out.causal = !encoder;
   return encoder;
 }
 
 void Reader::Layers(int64_t layers) {
   out.layers = layers;
+  if (layers > kMostLayers) {
+    Fail("{} layers are more than any model has; at most {} can be right",
+         layers, kMostLayers);
+  }
   if (out.layer < 0 || out.layer >= layers) {
     Fail("{} has layers 0 .. {}, got layer {}", out.model_type, layers - 1,
          out.layer);
@@ -44,6 +104,12 @@ void Reader::Heads(int64_t model_dim, int64_t q_heads, int64_t kv_heads,
   if (q_heads % kv_heads != 0) {
     Fail("{} query heads are not a multiple of {} key heads", q_heads,
          kv_heads);
+  }
+  if (head_dim > kMostHeadDim) {
+    Fail(
+        "heads of {} channels are wider than any model's; at most {} can be "
+        "right",
+        head_dim, kMostHeadDim);
   }
   out.model_dim = model_dim;
   out.q_heads = q_heads;
@@ -101,7 +167,7 @@ std::string Reader::LayerType(const Names& known) {
   for (const std::string& type : *types) {
     if (std::ranges::none_of(known, [&](const char* k) { return type == k; })) {
       Fail("{} has the entry '{}', known are {}", c.Path("layer_types"),
-           type.substr(0, 40), fmt::join(known, ", "));
+           Printable(type), fmt::join(known, ", "));
     }
   }
   return (*types)[static_cast<size_t>(out.layer)];
@@ -167,6 +233,13 @@ void Reader::Sinusoids(int64_t dim, SinusoidLayout layout, int64_t offset) {
       offset == 0 ? "" : fmt::format("; positions start at {}", offset));
   out.input.encoding = std::make_shared<Sinusoidal>(
       dim, SinusoidalOptions{.layout = layout, .offset = offset});
+}
+
+std::string LongRopeWarning(int64_t original_length) {
+  return fmt::format(
+      "LongRoPE takes other factors for sequences past {} tokens: cached keys "
+      "must be rotated again",
+      original_length);
 }
 
 std::string_view LayoutWords(PairLayout layout) {

@@ -11,6 +11,7 @@
 #include "locus/encodings/rope.h"
 #include "locus/encodings/sinusoidal.h"
 #include "locus/models.h"
+#include "locus/text.h"
 #include "models/config.h"
 
 namespace locus::models {
@@ -81,6 +82,14 @@ class Reader {
   }
   // A key that the model's own code does not look at: a warning if present.
   void IgnoredUpstream(const char* key);
+  // A flag that the model's own code does not look at and that may only say
+  // what it does anyway.
+  void Expect(const char* key, bool value);
+
+  // What any config may say, before and after its family has read it. `beside`
+  // is the object that the config stands in, or null.
+  void DualChunks();
+  void Causality(const Json* beside);
 
   // The part asked for; fails if the model has no such part.
   bool IsEncoder(bool has_encoder, bool has_decoder);
@@ -113,6 +122,9 @@ class Reader {
 Scheme TensorScheme(
     std::string name, std::string words, const NeededTensor& tensor,
     std::function<std::shared_ptr<const Encoding>(Tensor)> make);
+
+// That the table of LongRoPE changes past its original length.
+std::string LongRopeWarning(int64_t original_length);
 
 // "interleaved pairs" or "halves".
 std::string_view LayoutWords(PairLayout layout);

@@ -249,16 +249,13 @@ struct ScalingReader {
     if (kind == "longrope") {
       RopeScaling scaling = LongRope();
       facts.changes_with_length = true;
-      r.Warn(
-          "LongRoPE takes other factors for sequences past {} tokens: cached "
-          "keys must be turned again",
-          facts.original_length);
+      r.Warn("{}", LongRopeWarning(facts.original_length));
       return scaling;
     }
     Fail(
         "{} = '{}' is not a known scaling; known are default, linear, dynamic, "
         "yarn, longrope, llama3",
-        s.Path(type ? "rope_type" : "type"), kind.substr(0, 40));
+        s.Path(type ? "rope_type" : "type"), Printable(kind));
   }
 };
 

@@ -4,12 +4,13 @@
 //
 // Offsets count from the end of the header. Tensors cover the data without
 // holes or overlaps.
+#include "models/safetensors.h"
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "core/fail.h"
-#include "locus/checkpoint.h"
 #include "models/byte_reader.h"
 #include "models/json.h"
 
@@ -55,17 +56,13 @@ const Json& Field(const std::string& tensor, const Json& entry,
   return *at;
 }
 
-struct Placed {
-  TensorEntry entry;
-  uint64_t begin, end;
-};
-
-Placed ReadEntry(const std::string& key, const Json& json, uint64_t data_size) {
+PlacedTensor ReadEntry(const std::string& key, const Json& json,
+                       uint64_t data_size) {
   const std::string shown = Printable(key);
   if (!json.is_object()) {
     Fail("tensor '{}' must be an object, got {}", shown, Shown(json));
   }
-  Placed placed{};
+  PlacedTensor placed;
   placed.entry.name = key;
   const Json& dtype = Field(shown, json, "dtype");
   const Type* type = nullptr;
@@ -111,50 +108,63 @@ Placed ReadEntry(const std::string& key, const Json& json, uint64_t data_size) {
 
 }  // namespace
 
+void CheckHeaderSize(uint64_t header_size, uint64_t left,
+                     const std::string& name) {
+  if (header_size > kMostHeader || header_size > left) {
+    Fail(
+        "'{}' announces a header of {} bytes, of {} in the file and at most "
+        "{}",
+        name, header_size, left, kMostHeader);
+  }
+}
+
+std::vector<PlacedTensor> ReadSafetensorsHeader(std::string_view header,
+                                                uint64_t data_size,
+                                                const std::string& name) {
+  const JsonTree tree =
+      ParseObject(header, "the safetensors header", kMostHeader);
+  const Json& json = tree.root;
+  std::vector<PlacedTensor> tensors;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "__metadata__") continue;
+    tensors.push_back(ReadEntry(key, value, data_size));
+  }
+  std::ranges::stable_sort(tensors, [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  uint64_t at = 0;
+  for (const PlacedTensor& tensor : tensors) {
+    if (tensor.begin != at) {
+      Fail("tensor '{}' begins at byte {}, but the one before it ends at {}",
+           Printable(tensor.entry.name), tensor.begin, at);
+    }
+    at = tensor.end;
+  }
+  if (at != data_size) {
+    Fail("the tensors of '{}' end at byte {}, the data at {}", name, at,
+         data_size);
+  }
+  return tensors;
+}
+
 Checkpoint Checkpoint::FromSafetensors(std::span<const std::byte> bytes,
                                        std::shared_ptr<const void> owner,
                                        const std::string& name) {
   ByteReader reader(bytes, name);
   const auto header_size = reader.Number<uint64_t>();
-  if (header_size > kMostHeader || header_size > reader.left()) {
-    Fail(
-        "'{}' announces a header of {} bytes, of {} in the file and at most "
-        "{}",
-        name, header_size, reader.left(), kMostHeader);
-  }
+  CheckHeaderSize(header_size, reader.left(), name);
   const std::string_view header(
       reinterpret_cast<const char*>(bytes.data()) + reader.at(),
       static_cast<size_t>(header_size));
   reader.Skip(header_size, 1);
-  const Json json = ParseObject(header, "the safetensors header", kMostHeader);
   const std::byte* data = bytes.data() + reader.at();
-  std::vector<Placed> placed;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "__metadata__") continue;
-    placed.push_back(ReadEntry(key, value, reader.left()));
-    placed.back().entry.data = data + placed.back().begin;
-  }
-  std::vector<const Placed*> in_order;
-  for (const Placed& p : placed) in_order.push_back(&p);
-  std::ranges::sort(in_order, [](const Placed* a, const Placed* b) {
-    return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-  });
-  uint64_t at = 0;
-  for (const Placed* p : in_order) {
-    if (p->begin != at) {
-      Fail("tensor '{}' begins at byte {}, but the one before it ends at {}",
-           Printable(p->entry.name), p->begin, at);
-    }
-    at = p->end;
-  }
-  if (at != reader.left()) {
-    Fail("the tensors of '{}' end at byte {}, the data at {}", name, at,
-         reader.left());
-  }
   Checkpoint checkpoint;
   checkpoint.name_ = name;
   checkpoint.owners_.push_back(std::move(owner));
-  for (Placed& p : placed) checkpoint.tensors_.push_back(std::move(p.entry));
+  for (auto& tensor : ReadSafetensorsHeader(header, reader.left(), name)) {
+    tensor.entry.data = data + tensor.begin;
+    checkpoint.tensors_.push_back(std::move(tensor.entry));
+  }
   checkpoint.Index();
   return checkpoint;
 }

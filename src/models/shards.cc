@@ -1,35 +1,42 @@
 #include "models/shards.h"
 
 #include "core/fail.h"
-#include "models/byte_reader.h"
+#include "locus/text.h"
 #include "models/json.h"
-#include "models/mapped_file.h"
+#include "models/read_file.h"
 
 namespace locus::models {
 
-std::map<std::string, std::vector<std::string>> ReadIndex(
-    const std::string& path) {
-  const MappedFile index = MapFile(path);
-  const Json json = ParseObject(
-      {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()},
-      "the index");
+namespace {
+
+// Some hundred bytes a tensor, and some hundred thousand tensors.
+constexpr size_t kMostIndexBytes = size_t{64} << 20;
+
+// The name of a file in the same folder, without characters that a terminal
+// would act on.
+bool IsPlain(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find('/') == std::string::npos && EscapeControls(name) == name;
+}
+
+}  // namespace
+
+ShardIndex ReadIndex(const std::string& path) {
+  ShardIndex index{.text = ReadWhole(path, "an index", kMostIndexBytes)};
+  const JsonTree tree = ParseObject(index.text, "the index", kMostIndexBytes);
+  const Json& json = tree.root;
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object()) {
-    Fail("'{}' has no weight_map", path);
+    Fail("'{}' has no weight_map", EscapeControls(path));
   }
-  std::map<std::string, std::vector<std::string>> files;
   for (const auto& [tensor, file] : map->items()) {
-    const bool plain =
-        file.is_string() && !file.get_ref<const std::string&>().empty() &&
-        file.get_ref<const std::string&>().find('/') == std::string::npos &&
-        file != "." && file != "..";
-    if (!plain) {
+    if (!file.is_string() || !IsPlain(file.get_ref<const std::string&>())) {
       Fail("the index puts tensor '{}' into {}, which is no file beside it",
            Printable(tensor), Shown(file));
     }
-    files[file.get<std::string>()].push_back(tensor);
+    index.tensors[file.get<std::string>()].push_back(tensor);
   }
-  return files;
+  return index;
 }
 
 }  // namespace locus::models

@@ -8,10 +8,14 @@
 
 namespace locus::models {
 
+struct ShardIndex {
+  std::string text = {};  // as it stands in the file
+  std::map<std::string, std::vector<std::string>> tensors = {};  // by file
+};
+
 // The tensors of each file that model.safetensors.index.json names. Files are
 // plain names beside the index; anything else throws Error.
-std::map<std::string, std::vector<std::string>> ReadIndex(
-    const std::string& path);
+ShardIndex ReadIndex(const std::string& path);
 
 }  // namespace locus::models
 

@@ -105,6 +105,26 @@ class Explain(Folder):
             "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         )
 
+    def test_a_part_that_is_refused_is_not_left_out(self) -> None:
+        t5 = {
+            "model_type": "t5",
+            "d_model": 64,
+            "d_kv": 16,
+            "num_heads": 4,
+            "num_layers": 1,
+            "num_decoder_layers": 2,
+        }
+        causal = self.write("causal.json", {**t5, "is_causal": True})
+        code, _, err = run("explain", causal)
+        self.assertEqual(code, 2)
+        self.assertIn("is_causal = true, but t5 is an encoder", err)
+        self.assertEqual(run("explain", causal, "--part", "decoder")[0], 0)
+        # The encoder has no layer 1.
+        code, out, _ = run("explain", self.write("t5.json", t5), "--layer", "1")
+        self.assertEqual(code, 0)
+        self.assertIn("decoder", out)
+        self.assertNotIn("encoder", out)
+
     def test_layers_that_differ_in_names_alone(self) -> None:
         fields = {
             "model_type": "umt5",

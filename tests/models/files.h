@@ -54,6 +54,9 @@ class GgufFile {
   GgufFile& F32(std::string_view key, float value) {
     return Raw(key, 6, std::string(reinterpret_cast<char*>(&value), 4));
   }
+  GgufFile& Bool(std::string_view key, bool value) {
+    return Raw(key, 7, std::string(1, value ? '\1' : '\0'));
+  }
   GgufFile& Str(std::string_view key, std::string_view value) {
     std::string bytes;
     Text(bytes, value);

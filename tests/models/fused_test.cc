@@ -61,7 +61,7 @@ class FusedTest : public testing::Test {
                              const std::string& config, PairLayout to,
                              const Partner& partner = {}) const {
     ConvertLayoutFile(Write("in", Numbered(name, rows, partner)), Path("out"),
-                      config, to);
+                      ModelConfig::Parse(config), to);
     const std::string bytes = Slurp(Path("out"));
     std::vector<float> numbers(rows);
     std::memcpy(numbers.data(), bytes.data() + bytes.size() - 4 * rows,
@@ -275,7 +275,8 @@ TEST_F(FusedTest, WhatCannotBeConvertedIsNamed) {
           .find("nothing to convert: the config has no layer that rotates"),
       std::string::npos);
   Write("in", "GGUF file");
-  EXPECT_THROW(ConvertLayoutFile(Path("in"), Path("out"), llama, kPairs),
+  EXPECT_THROW(ConvertLayoutFile(Path("in"), Path("out"),
+                                 ModelConfig::Parse(llama), kPairs),
                Error);
 }
 
@@ -293,20 +294,23 @@ TEST_F(FusedTest, SeveralFilesBecomeAFolder) {
   Write("b.safetensors", b);
   const std::string in = Write("model.safetensors.index.json", index);
   const ConvertReport report =
-      ConvertLayoutFile(in, Path("made"), config, kPairs);
+      ConvertLayoutFile(in, Path("made"), ModelConfig::Parse(config), kPairs);
   EXPECT_EQ(report.files, 2);
   EXPECT_EQ(report.tensors, 2);
   EXPECT_EQ(report.layers, 1);
   EXPECT_EQ(Slurp(Path("made/model.safetensors.index.json")), index);
   EXPECT_EQ(Slurp(Path("made/b.safetensors")), b);
-  ConvertLayoutFile(Path("a.safetensors"), Path("alone"), config, kPairs);
+  ConvertLayoutFile(Path("a.safetensors"), Path("alone"),
+                    ModelConfig::Parse(config), kPairs);
   EXPECT_EQ(Slurp(Path("made/a.safetensors")), Slurp(Path("alone")));
   EXPECT_NE(Slurp(Path("alone")), a);
   // The folder is there now; and what the index promises must be there.
-  EXPECT_THROW(ConvertLayoutFile(in, Path("made"), config, kPairs), Error);
+  EXPECT_THROW(
+      ConvertLayoutFile(in, Path("made"), ModelConfig::Parse(config), kPairs),
+      Error);
   Write("b.safetensors", a);
   try {
-    ConvertLayoutFile(in, Path("other"), config, kPairs);
+    ConvertLayoutFile(in, Path("other"), ModelConfig::Parse(config), kPairs);
     ADD_FAILURE() << "a file without its tensor passed";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("which does not have it"),

@@ -130,7 +130,158 @@ TEST(GgufTest, OtherArchitectures) {
   EXPECT_EQ(PositionFacts(Read(bloom)), "alibi");
 }
 
+std::string Refusal(const GgufFile& file) {
+  try {
+    Read(file);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+// What llama.cpp takes for keys that are absent: linear scaling, a gain of 1.
+TEST(GgufTest, ScalingAsLlamaCpp) {
+  GgufFile file = Llama31();
+  file.F32("llama.rope.scaling.factor", 4.0F);
+  EXPECT_EQ(PositionFacts(Read(file)),
+            "rope interleaved 128 of 128 base 500000 linear 4");
+  file = Llama31();
+  file.F32("llama.rope.scale_linear", 4.0F);
+  EXPECT_EQ(PositionFacts(Read(file)),
+            "rope interleaved 128 of 128 base 500000 linear 4");
+  // 0 is 1, and with "none" nothing is scaled whatever the factor.
+  file = Llama31();
+  file.F32("llama.rope.scaling.factor", 0.0F);
+  EXPECT_EQ(PositionFacts(Read(file)),
+            "rope interleaved 128 of 128 base 500000");
+  file = Llama31();
+  file.Str("llama.rope.scaling.type", "none")
+      .F32("llama.rope.scaling.factor", 4.0F);
+  EXPECT_EQ(Refusal(file),
+            "llama.rope.scaling.factor bears on positions, but nothing reads "
+            "it");
+  file = Llama31();
+  file.Str("llama.rope.scaling.type", "dynamic");
+  EXPECT_EQ(Refusal(file),
+            "llama.rope.scaling.type = 'dynamic' is not a known scaling; known "
+            "values: none, linear, yarn, longrope");
+  file = Llama31();
+  file.U32("llama.rope.scaling.original_context_length", 8192);
+  EXPECT_EQ(Refusal(file),
+            "llama.rope.scaling.original_context_length bears on positions, "
+            "but nothing reads it");
+  file = Llama31();
+  file.U32("llama.rope.scaling.original_context_length", 131072);
+  EXPECT_EQ(Refusal(file), "accepted");
+}
+
+// cos and sin are multiplied by attn_factor, with or without a scaling, and by
+// YaRN's own 1 + 0.1 ln(factor) besides.
+TEST(GgufTest, GainAsLlamaCpp) {
+  GgufFile file = Llama31();
+  file.F32("llama.rope.scaling.attn_factor", 1.5F);
+  LayerPosition p = Read(file);
+  EXPECT_EQ(PositionFacts(p),
+            "rope interleaved 128 of 128 base 500000 gain 1.5");
+  const Shape shape = Shape::SelfAttention(32, 128, 16);
+  EXPECT_EQ(Build(p.attention)->Lower(shape).terms.rotate->gain, 1.5);
+  file.F32("llama.rope.scaling.factor", 4.0F);
+  p = Read(file);
+  EXPECT_EQ(PositionFacts(p),
+            "rope interleaved 128 of 128 base 500000 linear 4 gain 1.5");
+  EXPECT_DOUBLE_EQ(p.rotary->theta[1], std::pow(500000.0, -1.0 / 64.0) / 4.0);
+  EXPECT_EQ(Build(p.attention)->Lower(shape).terms.rotate->theta,
+            p.rotary->theta);
+  file.Str("llama.rope.scaling.type", "yarn")
+      .U32("llama.rope.scaling.original_context_length", 32768);
+  EXPECT_NEAR(Read(file).rotary->gain, 1.5 * (1.0 + 0.1 * std::log(4.0)),
+              1e-12);
+  file = Llama31();
+  file.F32("llama.rope.scaling.attn_factor", 0.0F);
+  EXPECT_EQ(Refusal(file),
+            "llama.rope.scaling.attn_factor must be above 0, got 0");
+}
+
+// Phi-3-mini-128k and Phi-4-mini as converted: the lists are tensors, the gain
+// is attn_factor, there is no scaling.type, and a window of 0 is none.
+TEST(GgufTest, LongRopeOfPhi) {
+  const auto phi = [](uint32_t rotary) {
+    GgufFile file;
+    file.Str("general.architecture", "phi3")
+        .U32("phi3.block_count", 32)
+        .U32("phi3.context_length", 131072)
+        .U32("phi3.rope.scaling.original_context_length", 4096)
+        .U32("phi3.embedding_length", 3072)
+        .U32("phi3.attention.head_count", 24)
+        .U32("phi3.attention.head_count_kv", 8)
+        .U32("phi3.rope.dimension_count", rotary)
+        .F32("phi3.rope.freq_base", 10000.0F)
+        .U32("phi3.attention.sliding_window", 0);
+    return file;
+  };
+  GgufFile file = phi(96);
+  file.F32("phi3.rope.scaling.attn_factor", 1.190238F)
+      .Floats("rope_factors_short.weight", {48}, std::vector<float>(48, 1.0F))
+      .Floats("rope_factors_long.weight", {48}, std::vector<float>(48, 2.0F));
+  const LayerPosition p = Read(file);
+  EXPECT_EQ(PositionFacts(p),
+            "rope halves 96 of 128 base 10000 longrope 32 of 4096 gain "
+            "1.190238");
+  EXPECT_EQ(CallFacts(p), "24/8 heads, d 128, causal, length 131072");
+  ASSERT_EQ(p.warnings.size(), 1u);
+  EXPECT_NE(p.warnings[0].find("past 4096 tokens"), std::string::npos);
+  const auto theta = [&](int64_t length) {
+    return Build(p.attention)
+        ->Lower(Shape::SelfAttention(24, 128, length))
+        .terms.rotate->theta[0];
+  };
+  EXPECT_EQ(theta(4096), 1.0);
+  EXPECT_EQ(theta(4097), 0.5);
+  // The converter of Phi-3 writes the length even where nothing is scaled.
+  EXPECT_EQ(Refusal(phi(128)),
+            "phi3.rope.scaling.original_context_length bears on positions, but "
+            "nothing reads it");
+  file = phi(128);
+  file.Str("phi3.rope.scaling.type", "longrope");
+  EXPECT_EQ(Refusal(file),
+            "phi3.rope.scaling.type = 'longrope' needs the tensor "
+            "rope_factors_long.weight");
+  file = phi(128);
+  file.Floats("rope_factors_long.weight", {64}, std::vector<float>(64, 2.0F));
+  EXPECT_EQ(Refusal(file),
+            "of the tensors rope_factors_short.weight and "
+            "rope_factors_long.weight there is only one");
+}
+
+// Divisors and a linear factor act together; YaRN and divisors do not.
+TEST(GgufTest, TableBesideAFactor) {
+  GgufFile file = Llama31();
+  file.F32("llama.rope.scaling.factor", 4.0F)
+      .Floats("rope_freqs.weight", {64}, std::vector<float>(64, 2.0F));
+  EXPECT_DOUBLE_EQ(Read(file).rotary->theta[0], 1.0 / 8.0);
+  file.Str("llama.rope.scaling.type", "yarn");
+  EXPECT_EQ(Refusal(file),
+            "rope.scaling.type = 'yarn' and a table of divisors exclude each "
+            "other");
+}
+
+TEST(GgufTest, Causality) {
+  GgufFile file = Llama31();
+  file.Bool("llama.attention.causal", false);
+  EXPECT_FALSE(Read(file).causal);
+}
+
 TEST(GgufTest, UnreadKeysAreNamed) {
+  for (const char* key :
+       {"llama.attention.sliding_window", "llama.attn_logit_softcapping",
+        "llama.rope.freq_base_swa", "llama.rope.scaling.yarn_beta_fast",
+        "llama.rope.scaling.yarn_log_multiplier", "llama.rope.scaling.alpha",
+        "llama.attention.key_length_swa", "llama.attention.indexer.top_k"}) {
+    GgufFile other = Llama31();
+    other.F32(key, 7.0F);
+    EXPECT_EQ(Refusal(other),
+              std::string(key) + " bears on positions, but nothing reads it");
+  }
   GgufFile file = Llama31();
   file.F32("llama.rope.scaling.strange", 1.0F);
   try {

@@ -12,25 +12,37 @@
 namespace locus::models {
 namespace {
 
-// Whether the query m of a layer sees the key n.
-bool Sees(const LayerPosition& p, int64_t m, int64_t n) {
-  if (p.causal && n > m) return false;
-  if (p.window && (m - n > p.window->left || n - m > p.window->right)) {
-    return false;
-  }
-  return p.chunk == 0 || m / p.chunk == n / p.chunk;
+CallSizes Sizes(int64_t q_len, int64_t k_len) {
+  return {.batch = 1,
+          .q_heads = 1,
+          .kv_heads = 1,
+          .q_len = q_len,
+          .k_len = k_len,
+          .head_dim = 2,
+          .value_dim = 2};
 }
 
+// The options of a call hide what the model's own mask hides.
 void ExpectMask(const GoldenJson& layer, const GoldenJson& c,
                 const LayerPosition& p) {
   const auto tokens = c["tokens"].get<int64_t>();
   const auto rows = c["rows"].get<std::vector<int64_t>>();
+  // All tokens in one call, and each row as a call of its own.
+  const TokenOptions whole = p.CallOptions({.q_len = tokens, .k_len = tokens});
+  const CallMask mask(Sizes(tokens, tokens), whole.options);
   for (size_t i = 0; i < rows.size(); ++i) {
+    const std::vector<int64_t> at = {rows[i]};
+    const TokenOptions one =
+        p.CallOptions({.q_len = 1, .k_len = tokens, .q_positions = at});
+    const CallMask row(Sizes(1, tokens), one.options);
     const auto first = layer["visible"][i][0].get<int64_t>();
     const auto last = layer["visible"][i][1].get<int64_t>();
     for (int64_t n = 0; n < tokens; ++n) {
-      EXPECT_EQ(Sees(p, rows[i], n), n >= first && n <= last)
+      const bool sees = n >= first && n <= last;
+      EXPECT_EQ(mask.Visible(0, rows[i], n), sees)
           << "query " << rows[i] << " key " << n;
+      EXPECT_EQ(row.Visible(0, 0, n), sees)
+          << "query " << rows[i] << " alone, key " << n;
     }
   }
 }

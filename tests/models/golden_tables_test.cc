@@ -5,8 +5,10 @@
 #include <numeric>
 #include <string>
 
+#include "locus/encodings/rope2d.h"
 #include "locus/models.h"
 #include "locus/reference.h"
+#include "locus/rotary.h"
 #include "models/golden.h"
 
 namespace locus::models {
@@ -119,6 +121,36 @@ TEST(GoldenTablesTest, VitResizes) {
       for (int64_t d = 0; d < expected.size(1); ++d) {
         // Sixteen products of order one, in float32.
         EXPECT_NEAR(rows.At(i, d), expected.At(i, d), 32 * 0x1p-24);
+      }
+    }
+  }
+}
+
+// Rows have the even frequencies and columns the odd ones.
+TEST(GoldenTablesTest, PixtralRotation) {
+  for (const GoldenJson& c : Named("tables.json", "pixtral")) {
+    const Tensor q = GoldenTensor(c["q"], 2), k = GoldenTensor(c["k"], 2);
+    const auto positions = c["positions"].get<std::vector<int64_t>>();
+    const int64_t dim = q.size(3), tokens = q.size(2);
+    const Rope2D rope(dim, PairLayout::kHalves, c["width"], c["base"],
+                      AxialFrequencies::kAlternating);
+    const Rotation rotation =
+        *rope.Lower(Shape::SelfAttention(1, dim, 128)).terms.rotate;
+    const Tensor turned_q = Rotate(q, rotation, positions);
+    const Tensor turned_k = Rotate(k, rotation, positions);
+    const Tensor logits = GoldenTensor(c["logits"]);
+    for (int64_t i = 0; i < tokens; ++i) {
+      for (int64_t j = 0; j < tokens; ++j) {
+        double dot = 0.0, size = 0.0;
+        for (int64_t d = 0; d < dim; ++d) {
+          const double term = turned_q.At(0, 0, i, d) * turned_k.At(0, 0, j, d);
+          dot += term;
+          size += std::abs(term);
+        }
+        // Angles below 10, and sums, in float32.
+        EXPECT_NEAR(dot, logits.At(i, j), 16 * 0x1p-24 * size)
+            << positions[static_cast<size_t>(i)] << ", "
+            << positions[static_cast<size_t>(j)];
       }
     }
   }

@@ -188,8 +188,53 @@ TEST(LayeredConfigsTest, LatentHeads) {
   });
 }
 
+// Fields that say nothing new, as published or as transformers saves them.
+TEST(LayeredConfigsTest, FieldsThatSayWhatIsSo) {
+  CheckPublished({
+      {"Qwen2.5 1.5B", R"({"model_type": "qwen2", "hidden_size": 1536,
+        "num_attention_heads": 12, "num_key_value_heads": 2,
+        "num_hidden_layers": 28, "max_position_embeddings": 131072,
+        "max_window_layers": 28, "rope_theta": 1000000.0,
+        "sliding_window": 131072, "use_mrope": false,
+        "use_sliding_window": false})",
+       0, "", "rope halves 128 of 128 base 1000000",
+       "12/2 heads, d 128, causal, length 131072"},
+      {"R1-Distill-Qwen 1.5B", R"({"model_type": "qwen2", "hidden_size": 1536,
+        "num_attention_heads": 12, "num_key_value_heads": 2,
+        "num_hidden_layers": 28, "max_position_embeddings": 131072,
+        "max_window_layers": 21, "rope_theta": 10000, "sliding_window": 4096,
+        "use_mrope": false, "use_sliding_window": false})",
+       27, "", "rope halves 128 of 128 base 10000",
+       "12/2 heads, d 128, causal, length 131072"},
+      {"SmolLM2 1.7B", R"({"model_type": "llama", "hidden_size": 2048,
+        "num_attention_heads": 32, "num_key_value_heads": 32,
+        "num_hidden_layers": 24, "max_position_embeddings": 8192,
+        "rope_interleaved": false, "rope_scaling": null,
+        "rope_theta": 130000})",
+       0, "", "rope halves 64 of 64 base 130000",
+       "32/32 heads, d 64, causal, length 8192"},
+      {"Qwen1.5 MoE, saved again", R"({"model_type": "qwen2_moe",
+        "hidden_size": 2048, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "num_hidden_layers": 2,
+        "max_position_embeddings": 8192, "max_window_layers": 21,
+        "layer_types": ["full_attention", "full_attention"],
+        "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
+        "sliding_window": 0, "use_sliding_window": false})",
+       0, "", "rope halves 128 of 128 base 1000000",
+       "16/16 heads, d 128, causal, length 8192"},
+  });
+}
+
 TEST(LayeredConfigsTest, TimeHeightAndWidth) {
   CheckPublished({
+      {"Qwen2-VL without sections", R"({"model_type": "qwen2_vl_text",
+        "hidden_size": 8192, "num_attention_heads": 64,
+        "num_key_value_heads": 8, "num_hidden_layers": 80,
+        "max_position_embeddings": 32768, "max_window_layers": 80,
+        "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
+        "sliding_window": null, "use_sliding_window": false})",
+       0, "", "mrope halves 128 of 128 base 1000000",
+       "64/8 heads, d 128, causal, length 32768"},
       {"Qwen2-VL 7B", R"({"model_type": "qwen2_vl", "hidden_size": 3584,
         "num_attention_heads": 28, "num_key_value_heads": 4,
         "num_hidden_layers": 28, "max_position_embeddings": 32768,
@@ -216,6 +261,16 @@ TEST(LayeredConfigsTest, TimeHeightAndWidth) {
        0, "", "mrope halves 128 of 128 base 5000000",
        "32/8 heads, d 128, causal, length 262144"},
   });
+  // The class of Qwen2-VL has sections of its own.
+  const LayerPosition p = FromConfig(R"({"model_type": "qwen2_vl",
+      "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
+      "num_hidden_layers": 28, "max_position_embeddings": 32768})");
+  const Terms terms =
+      Build(p.attention)->Lower(Shape::SelfAttention(28, 128, 2)).terms;
+  std::vector<int32_t> axes(16, 0);
+  axes.insert(axes.end(), 24, 1);
+  axes.insert(axes.end(), 24, 2);
+  EXPECT_EQ(terms.rotate->axis, axes);
 }
 
 }  // namespace

@@ -96,6 +96,42 @@ TEST(LayoutTest, SmallestCase) {
                Error);
 }
 
+// Products and sums of sizes that leave 64 bits are refused before anything is
+// allocated or written.
+TEST(LayoutTest, SizesThatOverflowAreRefused) {
+  const Tensor weight = Tensor::Zeros(DType::kF32, {16, 8});
+  const auto refusal = [&](const HeadRows& rows) -> std::string {
+    try {
+      ConvertLayout(weight, rows, kHalves, kPairs);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  const int64_t most = INT64_MAX;
+  // (2^60 + 1) * 16 = 16 modulo 2^64: the rows that the weight has.
+  EXPECT_EQ(
+      refusal(
+          {.heads = (int64_t{1} << 60) + 1, .head_dim = 16, .rotary_dim = 16}),
+      "1152921504606846977 heads of 16 channels are more than a weight "
+      "can have");
+  EXPECT_EQ(refusal({.heads = 1,
+                     .head_dim = 16,
+                     .rotary_dim = 16,
+                     .first_channel = most - 1}),
+            "1 heads of 16 channels cannot rotate 16 from channel "
+            "9223372036854775806");
+  EXPECT_EQ(refusal({.heads = 1, .head_dim = 16, .rotary_dim = most - 1}),
+            "1 heads of 16 channels cannot rotate 9223372036854775806 from "
+            "channel 0");
+  // No overflow, but far more than the weight has: nothing of that size is
+  // allocated.
+  EXPECT_EQ(
+      refusal({.heads = int64_t{1} << 40, .head_dim = 16, .rotary_dim = 16}),
+      "a projection of 1099511627776 heads of 16 needs 17592186044416 "
+      "rows, got f32 [16, 8]");
+}
+
 // ------------------------------------------------------------- whole files
 
 const char* const kConfig = R"({"model_type": "qwen3", "hidden_size": 8,
@@ -138,8 +174,8 @@ class LayoutFileTest : public testing::Test {
 TEST_F(LayoutFileTest, OnlyQueriesAndKeysChange) {
   const std::string model = Model();
   std::ofstream(Path("in"), std::ios::binary) << model;
-  const ConvertReport report =
-      ConvertLayoutFile(Path("in"), Path("out"), kConfig, kPairs);
+  const ConvertReport report = ConvertLayoutFile(
+      Path("in"), Path("out"), ModelConfig::Parse(kConfig), kPairs);
   EXPECT_EQ(report.layers, 1);
   EXPECT_EQ(report.tensors, 4);
   const std::string made = Slurp(Path("out"));
@@ -153,27 +189,32 @@ TEST_F(LayoutFileTest, OnlyQueriesAndKeysChange) {
                                       0, 1, 2, 3,              // v
                                       0, 2, 1, 3, 0, 2, 1, 3}));
   // Back again, over the file itself: the first bytes.
-  ConvertLayoutFile(Path("out"), Path("out"), kConfig, kHalves, kPairs);
+  ConvertLayoutFile(Path("out"), Path("out"), ModelConfig::Parse(kConfig),
+                    kHalves, kPairs);
   EXPECT_EQ(Slurp(Path("out")), model);
 }
 
 TEST_F(LayoutFileTest, NothingIsLeftBehindByAFailure) {
   std::ofstream(Path("in"), std::ios::binary) << Model();
   // Already in halves.
-  EXPECT_THROW(ConvertLayoutFile(Path("in"), Path("out"), kConfig, kHalves),
+  EXPECT_THROW(ConvertLayoutFile(Path("in"), Path("out"),
+                                 ModelConfig::Parse(kConfig), kHalves),
                Error);
   // A config with other heads.
-  EXPECT_THROW(ConvertLayoutFile(Path("in"), Path("out"),
-                                 R"({"model_type": "qwen3", "hidden_size": 8,
+  EXPECT_THROW(
+      ConvertLayoutFile(
+          Path("in"), Path("out"),
+          ModelConfig::Parse(R"({"model_type": "qwen3", "hidden_size": 8,
       "head_dim": 4, "num_attention_heads": 4, "num_key_value_heads": 1,
-      "num_hidden_layers": 1, "max_position_embeddings": 16})",
-                                 kPairs),
-               Error);
+      "num_hidden_layers": 1, "max_position_embeddings": 16})"),
+          kPairs),
+      Error);
   std::ofstream(Path("fused"), std::ios::binary) << Safetensors(
       R"({"h.0.attn.qkv_proj.weight": {"dtype": "F32", "shape": [1],
           "data_offsets": [0, 4]}})",
       std::string(4, '\0'));
-  EXPECT_THROW(ConvertLayoutFile(Path("fused"), Path("out"), kConfig, kPairs),
+  EXPECT_THROW(ConvertLayoutFile(Path("fused"), Path("out"),
+                                 ModelConfig::Parse(kConfig), kPairs),
                Error);
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {

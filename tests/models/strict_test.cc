@@ -1,4 +1,5 @@
 // What is wrong in a config is said in one sentence with the key and the value.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -142,6 +143,139 @@ TEST(StrictTest, TablesThatChangeWithLengthAreWarnedOf) {
       FromConfig(Llama(R"("rope_scaling": {"type": "dynamic", "factor": 2})"));
   ASSERT_EQ(p.warnings.size(), 1u);
   EXPECT_TRUE(p.rotary->changes_with_length);
+}
+
+// What Python's json writes beyond JSON. It stands in fields about other things
+// (time_step_limit), and is refused by name in a field that counts.
+TEST(StrictTest, NumbersThatAreNotFinite) {
+  EXPECT_EQ(Refusal(Llama(R"("time_step_limit": [0.0, Infinity],
+                "a": -Infinity, "b": {"c": NaN , "d": [NaN]})")),
+            "accepted");
+  EXPECT_EQ(Refusal(Llama(R"("rope_theta": Infinity)")),
+            "rope_theta must be a number, got \"Infinity\"");
+  EXPECT_EQ(Refusal(Llama(R"("rope_scaling": {"type": "linear",
+                "factor": -Infinity})")),
+            "rope_scaling.factor must be a number, got \"-Infinity\"");
+  EXPECT_EQ(Refusal(Llama(R"("rope_scaling": {"type": "longrope",
+                "short_factor": [NaN], "long_factor": [1]})")),
+            "an entry of rope_scaling.short_factor must be a number, got "
+            "\"NaN\"");
+  EXPECT_EQ(Refusal(Llama(R"("head_dim": NaN)")),
+            "head_dim must be a whole number, got \"NaN\"");
+  // In strings and as keys they are what they were.
+  EXPECT_EQ(Refusal(Llama(R"("a": "NaN, \", Infinity]", "Infinity": 1)")),
+            "accepted");
+  for (const char* more :
+       {"NaN: 1", "\"a\": Infinit", "\"a\": +Infinity", "\"a\": NaNa",
+        "\"a\": [Infinity: 1]", "\"a\": --Infinity"}) {
+    EXPECT_EQ(Refusal(Llama(more)).find("the config is not valid JSON: "), 0u)
+        << more;
+  }
+}
+
+// Keys that change positions or visibility are read or refused, never passed
+// over, whatever their names have in common.
+TEST(StrictTest, KeysOfPositionWithOtherNames) {
+  for (const char* key :
+       {"use_bidirectional_attention", "mla_use_nope", "attention_sinks",
+        "full_attention_interval", "log_scaling_n_floor", "qk_scale_factor",
+        "no_rope_layers", "layer_types", "prefix_lm", "index_topk",
+        "attention_causal_mask", "use_rope", "use_mrope"}) {
+    EXPECT_EQ(Refusal(Llama(fmt::format("\"{}\": true", key))),
+              fmt::format("\"{}\" bears on positions, but nothing of LLaMA "
+                          "uses it",
+                          key));
+  }
+  EXPECT_EQ(Refusal(Llama(R"("rope_interleaved": true)")),
+            "rope_interleaved = true is not what LLaMA does");
+  EXPECT_EQ(Refusal(Llama(R"("dual_chunk_attention_config":
+                {"chunk_size": 262144, "local_size": 8192})")),
+            "dual_chunk_attention_config gives keys positions that differ from "
+            "chunk to chunk of the context, which one rotation cannot; null "
+            "stands for plain RoPE");
+  EXPECT_EQ(Refusal(Llama(R"("dual_chunk_attention_config": null)")),
+            "accepted");
+}
+
+// The masks of transformers look at is_causal in every decoder.
+TEST(StrictTest, Causality) {
+  EXPECT_TRUE(FromConfig(Llama(R"("is_causal": true)")).causal);
+  EXPECT_TRUE(FromConfig(Llama(R"("is_causal": null)")).causal);
+  EXPECT_FALSE(FromConfig(Llama(R"("is_causal": false)")).causal);
+  EXPECT_FALSE(FromConfig(Llama(R"("is_causal": false)")).CallOptions().causal);
+  EXPECT_EQ(Refusal(Llama(R"("is_causal": 0)")),
+            "is_causal must be true or false, got 0");
+  const auto bert = [](const char* more) {
+    return Refusal(std::string(R"({"model_type": "bert", "hidden_size": 64,
+        "num_attention_heads": 4, "num_hidden_layers": 2,
+        "max_position_embeddings": 32, )") +
+                   more + "}");
+  };
+  EXPECT_EQ(bert(R"("is_causal": false)"), "accepted");
+  EXPECT_EQ(bert(R"("is_causal": true)"),
+            "is_causal = true, but bert is an encoder, which some "
+            "implementations of its attention then mask and others do not");
+  EXPECT_EQ(bert(R"("is_causal": true, "is_decoder": true)"), "accepted");
+  EXPECT_EQ(Refusal(R"({"model_type": "bloom", "hidden_size": 64, "n_head": 4,
+                "n_layer": 2, "is_causal": false})"),
+            "is_causal = false is not read for BLOOM: its ALiBi then favours "
+            "later keys the more the farther they are");
+  const char* llama4 = R"({"model_type": "llama4_text", "hidden_size": 64,
+      "num_attention_heads": 8, "num_hidden_layers": 4,
+      "max_position_embeddings": 64, "is_causal": false})";
+  EXPECT_EQ(Refusal(llama4),
+            "is_causal = false is not read for Llama 4: some implementations "
+            "mask its chunks all the same");
+  EXPECT_FALSE(FromConfig(llama4, /*layer=*/3).causal);
+  const std::string inner = Llama("");
+  EXPECT_EQ(Refusal(R"({"is_causal": false, "text_config": )" + inner + "}"),
+            "is_causal = false stands beside text_config instead of in it");
+  EXPECT_EQ(Refusal(R"({"is_causal": true, "text_config": )" + inner + "}"),
+            "accepted");
+  // The flag of Gemma's layers is not that of its mask.
+  EXPECT_EQ(Refusal(R"({"model_type": "gemma2", "hidden_size": 64,
+                "num_attention_heads": 4, "num_hidden_layers": 2,
+                "max_position_embeddings": 32,
+                "use_bidirectional_attention": true})"),
+            "use_bidirectional_attention = true leaves the mask of Gemma 2 "
+            "causal without is_causal = false");
+}
+
+// Chunks are a mask by position: options without the tokens would lose it.
+TEST(StrictTest, ChunksNeedTheTokensOfACall) {
+  const LayerPosition p = FromConfig(R"({"model_type": "llama4_text",
+      "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 4,
+      "max_position_embeddings": 64, "attention_chunk_size": 4})");
+  try {
+    p.CallOptions();
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "layer 0 of Llama 4 attends in chunks of 4 positions, so its "
+                 "options need the lengths or the positions of the call's "
+                 "tokens");
+  }
+  using Ids = std::vector<int64_t>;
+  const TokenOptions prefill = p.CallOptions({.q_len = 5, .k_len = 6});
+  EXPECT_TRUE(prefill.options.causal);
+  EXPECT_EQ(prefill.q_segments, (Ids{0, 0, 0, 1, 1}));
+  EXPECT_EQ(prefill.k_segments, (Ids{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(prefill.options.q_segments.data(), prefill.q_segments.data());
+  const TokenOptions decode = p.CallOptions({.q_len = 1, .k_len = 7});
+  EXPECT_TRUE(decode.q_segments.empty());
+  EXPECT_EQ(decode.options.window->left, 2);
+  EXPECT_EQ(decode.options.window->right, 0);
+  // Chunks of positions below 0 end at -1.
+  const Ids at = {-5, -4, -1, 0};
+  const TokenOptions padded = p.CallOptions(
+      {.q_len = 4, .k_len = 4, .q_positions = at, .k_positions = at});
+  EXPECT_EQ(padded.q_segments, (Ids{-2, -1, -1, 0}));
+  EXPECT_EQ(padded.options.q_positions.data(), at.data());
+  EXPECT_THROW(p.CallOptions({.q_len = 3, .k_len = 4, .q_positions = at}),
+               Error);
+  EXPECT_THROW(p.CallOptions(CallTokens{}), Error);
+  // A layer without chunks needs no tokens.
+  EXPECT_NO_THROW(FromConfig(Llama("")).CallOptions());
 }
 
 TEST(StrictTest, HostileText) {

@@ -1,4 +1,5 @@
 // Published fields of models with tables and biases.
+#include "locus/error.h"
 #include "models/published.h"
 
 namespace locus::models {
@@ -211,6 +212,18 @@ TEST(TableConfigsTest, LinearBiases) {
         "attn_uses_sequence_id": false, "clip_qkv": null, "prefix_lm": false,
         "qk_ln": false, "softmax_scale": null}})",
        0, "", "alibi", "32/32 heads, d 128, causal, length 2048"},
+      {"MPT 7B, saved again", R"({"model_type": "mpt", "d_model": 4096,
+        "n_heads": 32, "n_layers": 32, "max_seq_len": 2048,
+        "learned_pos_emb": true, "attn_config": {"_name_or_path": "",
+        "architectures": null, "output_hidden_states": false,
+        "return_dict": true, "chunk_size_feed_forward": 0,
+        "is_encoder_decoder": false, "id2label": {"0": "LABEL_0"},
+        "label2id": {"LABEL_0": 0}, "problem_type": null, "model_type": "",
+        "attn_type": "multihead_attention", "attn_pdrop": 0,
+        "attn_impl": "torch", "clip_qkv": null, "softmax_scale": null,
+        "prefix_lm": false, "qk_ln": false, "attn_uses_sequence_id": false,
+        "alibi": true, "alibi_bias_max": 8}})",
+       0, "", "alibi", "32/32 heads, d 128, causal, length 2048"},
       {"Falcon RW 1B", R"({"model_type": "falcon", "hidden_size": 2048,
         "num_attention_heads": 32, "num_hidden_layers": 24, "alibi": true,
         "multi_query": false, "new_decoder_architecture": false})",
@@ -220,6 +233,23 @@ TEST(TableConfigsTest, LinearBiases) {
         "model_max_length": 4096})",
        0, "", "alibi", "40/40 heads, d 128, causal, length 4096"},
   });
+  // Of the keys inside only those about positions count.
+  const auto mpt = [](const std::string& more) -> std::string {
+    try {
+      FromConfig(R"({"model_type": "mpt", "d_model": 64, "n_heads": 4,
+          "n_layers": 2, "max_seq_len": 64, "attn_config": {)" +
+                 more + "}}");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(mpt(R"("rope": true)"),
+            "\"attn_config.rope\" bears on positions, but nothing of MPT uses "
+            "it");
+  EXPECT_EQ(mpt(R"("prefix_lm": true)"),
+            "attn_config.prefix_lm = true asks for a mask that the call must "
+            "bring");
 }
 
 }  // namespace

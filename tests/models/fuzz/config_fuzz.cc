@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <string_view>
 
+#include "budget.h"
 #include "locus/error.h"
 #include "locus/models.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
+namespace {
+
+void Read(const uint8_t* data, size_t size) {
+  if (size == 0) return;
   constexpr std::array<const char*, 4> kParts = {"", "encoder", "decoder", ""};
   locus::models::ReadOptions options;
   options.layer = data[0] & 3;
@@ -30,7 +33,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       locus::Validate(p.attention.encoding->Lower(shape).terms, shape);
     }
   } catch (const locus::Error&) {
-    return 0;  // one sentence is the right answer to most of these
+    return;  // one sentence is the right answer to most of these
   }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  locus::models::WithinBudget(size, [&] { Read(data, size); });
   return 0;
 }

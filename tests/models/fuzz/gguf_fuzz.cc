@@ -2,10 +2,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "budget.h"
 #include "locus/checkpoint.h"
 #include "locus/error.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace {
+
+void Read(const uint8_t* data, size_t size) {
   using locus::models::Checkpoint;
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
@@ -18,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
   } catch (const locus::Error&) {
-    return 0;
+    return;
   }
   for (bool lenient : {false, true}) {
     try {
@@ -27,5 +30,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       continue;
     }
   }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  locus::models::WithinBudget(size, [&] { Read(data, size); });
   return 0;
 }

@@ -2,10 +2,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "budget.h"
 #include "locus/checkpoint.h"
 #include "locus/error.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace {
+
+void Read(const uint8_t* data, size_t size) {
   using locus::models::Checkpoint;
   try {
     const auto file = Checkpoint::FromSafetensors(
@@ -18,7 +21,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
   } catch (const locus::Error&) {
-    return 0;
+    return;
   }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  locus::models::WithinBudget(size, [&] { Read(data, size); });
   return 0;
 }
