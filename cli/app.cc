@@ -4,15 +4,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "locus/error.h"
+#include "locus/files.h"
+#include "locus/text.h"
 
 namespace locus::cli {
 namespace {
@@ -97,6 +99,10 @@ Json NumberJson(double value) {
 }
 
 void Emit(const std::string& text) {
+  EmitColoured(EscapeControls(text, /*keep_lines=*/true));
+}
+
+void EmitColoured(const std::string& text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
       std::fflush(stdout) == 0;
@@ -106,7 +112,13 @@ void Emit(const std::string& text) {
       fmt::format("cannot write to standard output: {}", std::strerror(errno)));
 }
 
-void EmitJson(const Json& json) { Emit(json.dump(2) + "\n"); }
+void EmitJson(const Json& json) { EmitColoured(JsonText(json)); }
+
+std::string JsonText(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   Json::error_handler_t::replace) +
+         "\n";
+}
 
 int TerminalWidth() {
   // Narrower than this, no table can be read.
@@ -123,14 +135,7 @@ int TerminalWidth() {
 }
 
 void SaveJson(const Json& json, const std::string& path) {
-  const std::string beside = path + ".part";
-  std::ofstream file(beside);
-  file << json.dump(2) << "\n" << std::flush;
-  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(beside.c_str());
-    throw Error(fmt::format("cannot write {}: {}", path, why));
-  }
+  WriteOutput(path, JsonText(json));
 }
 
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }

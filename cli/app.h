@@ -48,10 +48,15 @@ Json ConfigJson(const ExampleConfig& config);
 Json NumberJson(double value);
 
 // Writes to standard output. A reader that has gone away ends the program
-// quietly; any other failure throws Error.
+// quietly; any other failure throws Error. What could steer a terminal is
+// escaped: names in the text may come from files.
 void Emit(const std::string& text);
+// The same of text with colours of the tool's own, as it is.
+void EmitColoured(const std::string& text);
 void EmitJson(const Json& json);
-// Writes beside `path` and renames, so that a reader never sees half of it.
+// JSON in ASCII: what is not is escaped, and bytes that are no UTF-8 replaced.
+std::string JsonText(const Json& json);
+// Whole or not at all, as locus/files.h says.
 void SaveJson(const Json& json, const std::string& path);
 
 // Columns of the terminal: $COLUMNS, else the terminal's own, else 100.

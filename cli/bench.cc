@@ -9,10 +9,11 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "cli/bench_progress.h"
 #include "locus/error.h"
+#include "locus/files.h"
+#include "locus/threads.h"
 
 namespace locus::cli {
 namespace {
@@ -26,7 +27,7 @@ struct BenchArgs {
   std::string length = "0";
   std::string dim = "0";
   std::string threads = "0";
-  std::string repeats = "0";
+  std::string repeats = {};  // as many as each kind of case needs
   bool attention = false;
   bool memory = false;
   bool growth = false;
@@ -76,12 +77,11 @@ BenchPlan PlanOf(const BenchArgs& args) {
   plan.length = ReadNumber("--length", args.length, 0, kMostLength);
   plan.threads =
       static_cast<int>(ReadNumber("--threads", args.threads, 0, 1024));
-  if (plan.threads == 0) {
-    plan.threads =
-        std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (plan.threads == 0) plan.threads = UsableCpus();
+  if (!args.repeats.empty()) {
+    plan.repeats =
+        static_cast<int>(ReadNumber("--repeats", args.repeats, 1, 1000));
   }
-  plan.repeats =
-      static_cast<int>(ReadNumber("--repeats", args.repeats, 0, 1000));
   const bool chosen = args.attention || args.memory || args.growth ||
                       args.decode || args.rotation;
   plan.attention = args.attention || !chosen;
@@ -105,6 +105,10 @@ BenchPlan PlanOf(const BenchArgs& args) {
 
 int Bench(const BenchArgs& args) {
   const BenchPlan plan = PlanOf(args);
+  // Not only after minutes of measuring.
+  for (const std::string& path : {args.chart, args.save}) {
+    if (!path.empty()) CheckOutput(path);
+  }
   const auto interrupted = [] {
     fmt::print(stderr, "locus: interrupted\n");
     std::signal(SIGINT, SIG_DFL);
@@ -176,7 +180,7 @@ void AddBench(CLI::App& app, int& code) {
   command->add_option("--threads", args->threads, "threads; 0: all")
       ->capture_default_str();
   command->add_option("--repeats", args->repeats,
-                      fmt::format("runs of each case; 0: {}, growth {}",
+                      fmt::format("runs of each case; default {}, growth {}",
                                   kSpeedRepeats, kGrowthRepeats));
   command->add_option("--chart", args->chart,
                       "draw the speeds of attention: FILE.png or .svg");

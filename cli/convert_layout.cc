@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "cli/app.h"
+#include "cli/interrupts.h"
 #include "locus/checkpoint.h"
 #include "locus/error.h"
 
@@ -25,24 +24,23 @@ PairLayout Layout(const std::string& name) {
   return name == "halves" ? PairLayout::kHalves : PairLayout::kInterleaved;
 }
 
-std::string ReadConfig(const Args& args) {
+models::ModelConfig ReadConfig(const Args& args) {
   std::filesystem::path path = args.config;
   if (path.empty()) {
     path = std::filesystem::path(args.in).parent_path() / "config.json";
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
     throw Error(fmt::format(
-        "cannot open '{}': --config must name the model's config.json",
+        "there is no '{}': --config must name the model's config.json",
         path.string()));
   }
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return models::ModelConfig::Open(path.string());
 }
 
 int Run(const Args& args) {
-  const std::string config = ReadConfig(args);
+  const models::ModelConfig config = ReadConfig(args);
+  const CleanInterrupts interrupts;
   std::optional<PairLayout> from;
   if (!args.from.empty()) from = Layout(args.from);
   const models::ConvertReport report = models::ConvertLayoutFile(

@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <numbers>
+#include <utility>
 
 #include "locus/checkpoint.h"
 #include "locus/error.h"
@@ -16,6 +16,7 @@ namespace locus::cli {
 namespace {
 
 using models::LayerPosition;
+using models::ModelConfig;
 using models::ReadOptions;
 
 struct Args {
@@ -27,37 +28,18 @@ struct Args {
   bool families = false;
 };
 
-// Reads one layer of a file that is opened only once.
-class Source {
- public:
-  explicit Source(const std::string& path) : path_(path) {
-    if (std::filesystem::is_directory(path_)) path_ += "/config.json";
-    std::ifstream file(path_, std::ios::binary);
-    char magic[4] = {};
-    gguf_ = (file.read(magic, 4) && std::string_view(magic, 4) == "GGUF") ||
-            path_.ends_with(".gguf");
-  }
-  LayerPosition Read(const ReadOptions& options) const {
-    return gguf_ ? models::FromGguf(path_, options)
-                 : models::FromConfigFile(path_, options);
-  }
-
- private:
-  std::string path_;
-  bool gguf_ = false;
-};
-
-// The parts of a model: the one that is read by default, and the other if
-// there is one.
-std::vector<LayerPosition> Parts(const Source& source, ReadOptions options) {
-  std::vector<LayerPosition> parts = {source.Read(options)};
-  if (!options.part.empty()) return parts;
+// The parts of a model that have the layer: the one that is read by default,
+// and the other if there is one.
+std::vector<LayerPosition> Parts(const ModelConfig& model,
+                                 ReadOptions options) {
+  std::vector<LayerPosition> parts = {model.Layer(options)};
+  if (!options.part.empty() || !parts[0].other_part) return parts;
+  const int64_t layer = std::exchange(options.layer, 0);
   options.part = parts[0].part == "encoder" ? "decoder" : "encoder";
-  try {
-    parts.push_back(source.Read(options));
-  } catch (const Error&) {
-    return parts;  // there is no such part
-  }
+  LayerPosition other = model.Layer(options);
+  if (layer >= other.layers) return parts;
+  options.layer = layer;
+  parts.push_back(layer == 0 ? std::move(other) : model.Layer(options));
   if (parts[1].part == "encoder") std::swap(parts[0], parts[1]);
   return parts;
 }
@@ -182,30 +164,29 @@ Json LayerJson(const LayerPosition& p) {
 }
 
 Explained Explain(const std::string& path, ReadOptions options) {
-  const Source source(path);
+  const ModelConfig model = ModelConfig::Open(path);
   const bool all = options.layer < 0;
   if (all) options.layer = 0;
   Explained explained;
   explained.file = path;
-  for (const LayerPosition& part : Parts(source, options)) {
+  for (const LayerPosition& part : Parts(model, options)) {
     explained.family = part.family;
     explained.model_type = part.model_type;
     options.part = part.part;
     const int64_t first = all ? 0 : options.layer;
     const int64_t last = all ? part.layers - 1 : options.layer;
-    const size_t begin = explained.groups.size();
+    std::map<std::string, size_t> known;  // groups by their JSON
     for (int64_t layer = first; layer <= last; ++layer) {
       ReadOptions one = options;
       one.layer = layer;
-      LayerPosition p = source.Read(one);
+      LayerPosition p = model.Layer(one);
       Json json = LayerJson(p);
-      bool known = false;
-      for (size_t g = begin; g < explained.groups.size() && !known; ++g) {
-        known = explained.groups[g].json == json;
-        if (known) explained.groups[g].layers.push_back(layer);
-      }
-      if (!known) {
+      const auto [at, is_new] =
+          known.try_emplace(json.dump(), explained.groups.size());
+      if (is_new) {
         explained.groups.push_back({{layer}, std::move(p), std::move(json)});
+      } else {
+        explained.groups[at->second].layers.push_back(layer);
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <set>
 #include <sstream>
@@ -176,12 +177,13 @@ struct Nameless {
       }
     }
   }
-  // Takes in another group, if only numbers in names differ.
-  bool Absorb(const Nameless& other) {
-    if (json != other.json || names.size() != other.names.size()) return false;
+  // Takes in the names of a group of the same JSON, if only numbers in them
+  // differ.
+  bool Absorb(const std::vector<std::string>& others) {
+    if (names.size() != others.size()) return false;
     std::vector<std::string> common;
     for (size_t i = 0; i < names.size(); ++i) {
-      auto name = CommonName(names[i], other.names[i]);
+      auto name = CommonName(names[i], others[i]);
       if (!name) return false;
       common.push_back(std::move(*name));
     }
@@ -194,15 +196,19 @@ struct Nameless {
 std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
   std::vector<LayerGroup> merged;
   std::vector<Nameless> known;
+  std::map<std::string, std::vector<size_t>> alike;  // of `known`, by JSON
   for (const LayerGroup& group : groups) {
     const Nameless next(group.json);
-    size_t at = 0;
-    while (at < known.size() && !known[at].Absorb(next)) ++at;
-    if (at == known.size()) {
+    std::vector<size_t>& candidates = alike[next.json.dump()];
+    const auto found = std::ranges::find_if(
+        candidates, [&](size_t i) { return known[i].Absorb(next.names); });
+    if (found == candidates.end()) {
+      candidates.push_back(known.size());
       known.push_back(next);
       merged.push_back(group);
       continue;
     }
+    const size_t at = *found;
     auto& layers = merged[at].layers;
     layers.insert(layers.end(), group.layers.begin(), group.layers.end());
     size_t name = 0;
@@ -219,13 +225,17 @@ std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
 }  // namespace
 
 std::vector<std::string> TermsOf(const LayerPosition& p) {
+  // Of a scheme by name: every layer of a stack asks again.
+  static std::map<std::string, std::vector<std::string>> known;
   std::vector<std::string> terms;
-  const ExampleConfig config;
   for (const auto* scheme : {&p.input, &p.attention}) {
-    const auto example = FindEncoding(scheme->name).example(config);
-    for (std::string& term : TermNames(example->Lower(ShapeOf(config)).terms)) {
-      terms.push_back(std::move(term));
+    const auto [at, is_new] = known.try_emplace(scheme->name);
+    if (is_new) {
+      const ExampleConfig config;
+      const auto example = FindEncoding(scheme->name).example(config);
+      at->second = TermNames(example->Lower(ShapeOf(config)).terms);
     }
+    terms.insert(terms.end(), at->second.begin(), at->second.end());
   }
   return terms;
 }

@@ -1,6 +1,5 @@
 #include "cli/gnuplot.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -12,49 +11,14 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/interrupts.h"
 #include "locus/error.h"
+#include "locus/files.h"
 
 extern char** environ;
 
 namespace locus::cli {
 namespace {
-
-// A new, empty file beside `path`, removed unless it is kept.
-class FileBeside {
- public:
-  explicit FileBeside(const std::string& path)
-      : path_(path), name_(path + ".XXXXXX") {
-    const int fd = mkstemp(name_.data());
-    if (fd < 0) {
-      name_.clear();
-      throw Error(
-          fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-    }
-    close(fd);
-  }
-  ~FileBeside() {
-    if (!name_.empty()) unlink(name_.c_str());
-  }
-  FileBeside(const FileBeside&) = delete;
-  FileBeside& operator=(const FileBeside&) = delete;
-
-  const std::string& name() const { return name_; }
-  void Keep() {
-    // mkstemp makes private files; a picture follows the umask.
-    const mode_t mask = umask(0);
-    umask(mask);
-    chmod(name_.c_str(), 0666 & ~mask);
-    if (std::rename(name_.c_str(), path_.c_str()) != 0) {
-      throw Error(
-          fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
-    }
-    name_.clear();
-  }
-
- private:
-  std::string path_;
-  std::string name_;
-};
 
 using File = std::unique_ptr<FILE, int (*)(FILE*)>;
 
@@ -84,11 +48,12 @@ std::string FirstLine(FILE* file) {
 
 void RunGnuplot(const std::string& path,
                 const std::function<std::string(const std::string&)>& script) {
-  FileBeside beside(path);
+  const CleanInterrupts interrupts;
+  OutputFile file(path);
   // Files rather than pipes: neither side can block the other.
   const File input = TemporaryFile();
   const File messages = TemporaryFile();
-  const std::string text = script(beside.name());
+  const std::string text = script(file.beside());
   if (std::fwrite(text.data(), 1, text.size(), input.get()) != text.size() ||
       std::fflush(input.get()) != 0) {
     throw Error(
@@ -116,14 +81,14 @@ void RunGnuplot(const std::string& path,
   }
   struct stat written {};
   const bool whole = WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-                     stat(beside.name().c_str(), &written) == 0 &&
+                     stat(file.beside().c_str(), &written) == 0 &&
                      written.st_size > 0;
   if (!whole) {
     const std::string said = FirstLine(messages.get());
     throw Error(fmt::format("gnuplot could not draw {}: {}", path,
                             said.empty() ? "it gave no reason" : said));
   }
-  beside.Keep();
+  file.Finish();
 }
 
 }  // namespace locus::cli

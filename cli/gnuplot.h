@@ -7,8 +7,8 @@
 
 namespace locus::cli {
 
-// Pipes script(beside) to gnuplot, where `beside` is a fresh file in the
-// directory of `path`, and renames it to `path`. Throws Error otherwise.
+// Pipes script(beside) to gnuplot, where `beside` is the unfinished output
+// `path` of locus/files.h, and finishes it. Throws Error otherwise.
 void RunGnuplot(const std::string& path,
                 const std::function<std::string(const std::string&)>& script);
 

@@ -13,22 +13,14 @@
 
 #include "cli/app.h"
 #include "cli/companion.h"
+#include "cli/complain.h"
 #include "locus/version.h"
 
 namespace locus::cli {
 namespace {
 
-// A message of several lines, on one.
-std::string OneLine(std::string text) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
-}
-
 int Fail(const std::string& message) {
-  fmt::print(stderr, "locus: {}\n", OneLine(message));
+  Complain(message);
   return kBadInput;
 }
 
@@ -42,13 +34,11 @@ std::string CommandNames(const CLI::App& app) {
 }
 
 int Main(int argc, char** argv) {
-  try {
-    BecomeCompanion(argc, argv);
-  } catch (const std::exception& e) {
-    return Fail(e.what());
-  }
-  // A reader that goes away (locus list | head -1) shows as EPIPE in Emit.
+  BecomeCompanion(argc, argv);
+  // A reader that goes away (locus list | head -1) shows as EPIPE in Emit, a
+  // file past the limit of the shell as EFBIG where it is written.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   int code = kFine;
   CLI::App app(
       "Positional encodings for transformer attention: list them, draw them, "
@@ -101,6 +91,13 @@ int Main(int argc, char** argv) {
                             said.substr(said.rfind(':'))));
   } catch (const CLI::ParseError& e) {
     return Fail(e.what());
+  }
+}
+
+// Every failure, also one while another is told of, is a sentence.
+int Guarded(int argc, char** argv) {
+  try {
+    return Main(argc, argv);
   } catch (const std::bad_alloc&) {
     return Fail("not enough memory for an encoding of this size");
   } catch (const std::exception& e) {
@@ -111,4 +108,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace locus::cli
 
-int main(int argc, char** argv) { return locus::cli::Main(argc, argv); }
+int main(int argc, char** argv) { return locus::cli::Guarded(argc, argv); }

@@ -101,7 +101,7 @@ int Run(const Args& args) {
   if (draw) {
     text += DrawText(figure, TerminalWidth(), ColoursFor(args.colour));
   }
-  Emit(text);
+  EmitColoured(text);
   return kFine;
 }
 

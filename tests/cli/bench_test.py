@@ -358,7 +358,7 @@ class Bench(unittest.TestCase):
             (("--length", "-1"), "--length must lie in 0 .. 1048576, got -1"),
             (("--length", "long"), "--length must be a whole number, got 'long'"),
             (("--threads", "1.5"), "--threads must be a whole number, got '1.5'"),
-            (("--repeats", "1001"), "--repeats must lie in 0 .. 1000, got 1001"),
+            (("--repeats", "1001"), "--repeats must lie in 1 .. 1000, got 1001"),
             (
                 ("--growth", "--length", "3"),
                 "--growth compares --length with a quarter of it, got 3",
@@ -380,7 +380,7 @@ class Bench(unittest.TestCase):
                     "no/such/file.json",
                     *self.SMALL,
                 ),
-                "cannot write no/such/file.json: No such file or directory",
+                "cannot write 'no/such/file.json': No such file or directory",
             ),
         ):
             code, out, err = run("bench", "--json", *args, cwd=self.folder.name)

@@ -250,7 +250,7 @@ class Files(unittest.TestCase):
 
     def test_nothing_is_left_after_a_failure(self):
         self.fails(
-            "cannot write no/such/folder.png: No such file or directory",
+            "cannot write 'no/such/folder.png': No such file or directory",
             "show",
             "rope",
             "--out",
@@ -265,7 +265,7 @@ class Files(unittest.TestCase):
         )
         os.mkdir(self.path("taken.png"))
         self.fails(
-            "cannot write taken.png: Is a directory",
+            "cannot write 'taken.png': it is a folder",
             "show",
             "rope",
             "--out",
