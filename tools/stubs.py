@@ -18,16 +18,12 @@ def stub() -> str:
     generator = StubGen(locus._locus)
     generator.put(locus._locus)
     text = generator.get()
-    text = re.sub(r"\bencoding: object\b", "encoding: Encoding", text)
-    text = re.sub(r"\bobject\b(?= \| None|[,)\n:]| =)", "Any", text)
-    text = text.replace(
-        "from collections.abc import Sequence\n",
-        "from collections.abc import Callable, Sequence\nfrom typing import Any\n",
-        1,
-    )
-    text = text.replace("feature_map: Any", "feature_map: Callable[[Any], Any]")
-    # Keyword arguments of the examples.
-    return text.replace("**options) -> Encoding", "**options: Any) -> Encoding")
+    # Properties are typed by nanobind, functions by their own signatures.
+    text = re.sub(r"-> object\b", "-> Any", text)
+    imports = "from collections.abc import Callable, Sequence\nfrom typing import Any\n"
+    head, _, rest = text.partition("\n\n")
+    rest = re.sub(r"\A(?:(?:from|import) .*\n|\n)*", "", rest)
+    return f"{head}\n\n{imports}\n\n{rest}"
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 class Encoding:
     """
-    A positional encoding: parameters, and how they enter attention. Tables are shared, not copied.
+    A positional encoding: parameters, and how they enter attention. Tables are shared, not copied; copy.deepcopy and pickle copy them. Threads may share an encoding.
     """
 
     @property
@@ -31,12 +31,16 @@ class NoPosition(Encoding):
 
     def __init__(self) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class Index(Encoding):
     """
     E[pos] = pos, on every channel of x [.., dim] or appended as one more (mode "concatenate").
     """
 
     def __init__(self, dim: int, mode: str = 'add') -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class NormalisedIndex(Encoding):
     """
@@ -45,6 +49,8 @@ class NormalisedIndex(Encoding):
 
     def __init__(self, dim: int, mode: str = 'add', length: int | None = None) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class Binary(Encoding):
     """
     Channel c of E[pos] is bit c of pos, least significant first; channels from bits to dim are zero.
@@ -52,12 +58,16 @@ class Binary(Encoding):
 
     def __init__(self, bits: int, dim: int = 0) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class SineOnly(Encoding):
     """
     E[pos, j] = sin(pos / base^(j / dim)): the step before sines and cosines in pairs.
     """
 
     def __init__(self, dim: int, base: float = 10000.0) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class Sinusoidal(Encoding):
     """
@@ -68,12 +78,16 @@ class Sinusoidal(Encoding):
 
     def __init__(self, dim: int, base: float = 10000.0, layout: str = 'interleaved', offset: int = 0) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class Learned(Encoding):
     """
     x + table[pos + offset], table [L, d_model]. A position without a row is a ValueError. OPT and BART have offset 2, RoBERTa padding_idx + 1.
     """
 
     def __init__(self, table: Any, offset: int = 0) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
     def resized(self, length: int, kernel: str) -> Learned:
         """
@@ -94,12 +108,16 @@ class Shaw(Encoding):
 
     def __init__(self, keys: Any | None, values: Any | None = None, r_min: int | None = None, r_max: int | None = None) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class KeyOffset(Encoding):
     """
     f_k = W_K x_n + rows[m - n + M - 1]: Shaw's keys without clipping. rows [2M - 1, D] or [heads, 2M - 1, D].
     """
 
     def __init__(self, rows: Any) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class TransformerXL(Encoding):
     """
@@ -110,6 +128,9 @@ class TransformerXL(Encoding):
 
     def __init__(self, r: Any, u: Any, v: Any) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
+    @staticmethod
     @staticmethod
     def sinusoidal_keys(w_r: Any, reach: int) -> Any:
         """
@@ -125,14 +146,18 @@ class Deberta(Encoding):
 
     def __init__(self, c2p: Any | None, p2c: Any | None, position_buckets: int, max_relative_positions: int) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 class Tupe(Encoding):
     """
     Ke et al. (2021): (q_i.k_j + q_pos[m].k_pos[n]) / sqrt(2D) + bias[h, m - n].
 
-    q_pos, k_pos: p U_q and p U_k [heads, L, E]; bias [heads, 2M - 1] or None. cls [heads, 2] resets the position part of cls_position: where it attends, and where it is attended to.
+    q_pos, k_pos: p U_q and p U_k [heads, L, E]; bias [heads, 2M - 1] or None. cls [heads, 2] resets the position part of cls_position: where it attends, and where it is attended to. buckets is for copies of a Tupe whose bias is not by offset.
     """
 
-    def __init__(self, q_pos: Any, k_pos: Any, bias: Any | None = None, cls: Any | None = None, cls_position: int = 0) -> None: ...
+    def __init__(self, q_pos: Any, k_pos: Any, bias: Any | None = None, cls: Any | None = None, cls_position: int = 0, *, buckets: Any | None = None) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class T5Bias(Encoding):
     """
@@ -143,6 +168,30 @@ class T5Bias(Encoding):
 
     def __init__(self, table: Any, max_distance: int = 128, bidirectional: bool = False) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
+class Fire(Encoding):
+    """
+    Li et al. (2024): s + f(psi(m - n) / psi(max(m, threshold))) with psi(x) = ln(|c x| + 1) and f(x) = w2 relu(w1 x + b1) + b2.
+
+    w1, b1 [width]; w2 [heads, width]; b2 [heads]; c, threshold [1].
+    """
+
+    def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any, c: Any, threshold: Any, epsilon: float = 1e-06) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
+class SwinBias(Encoding):
+    """
+    Liu et al. (2021): s + table[(dy + height - 1)(2 width - 1) + dx + width - 1, h].
+
+    table [(2 height - 1)(2 width - 1), heads]; positions are raster indices y * width + x. With cls, position 0 is a [CLS] token and the table has three rows more (BEiT).
+    """
+
+    def __init__(self, table: Any, height: int, width: int, cls: bool = False) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
+
 class Alibi(Encoding):
     """
     Press et al. (2022): s - slope_h |m - n|.
@@ -152,6 +201,9 @@ class Alibi(Encoding):
 
     def __init__(self, heads: int, bias_max: float = 8.0, slopes: Sequence[float] | None = None, future_slopes: Sequence[float] | None = None) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
+    @staticmethod
     @staticmethod
     def slopes(heads: int, bias_max: float = 8.0) -> list[float]:
         """The geometric slopes, for any number of heads, as BLOOM has them."""
@@ -163,14 +215,7 @@ class Kerple(Encoding):
 
     def __init__(self, kind: str, r1: Any, r2: Any) -> None: ...
 
-class Fire(Encoding):
-    """
-    Li et al. (2024): s + f(psi(m - n) / psi(max(m, threshold))) with psi(x) = ln(|c x| + 1) and f(x) = w2 relu(w1 x + b1) + b2.
-
-    w1, b1 [width]; w2 [heads, width]; b2 [heads]; c, threshold [1].
-    """
-
-    def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any, c: Any, threshold: Any, epsilon: float = 1e-06) -> None: ...
+    def __reduce__(self) -> tuple: ...
 
 class Sandwich(Encoding):
     """
@@ -179,14 +224,7 @@ class Sandwich(Encoding):
 
     def __init__(self, heads: int, dim: int = 128, base: float = 10000.0) -> None: ...
 
-class SwinBias(Encoding):
-    """
-    Liu et al. (2021): s + table[(dy + height - 1)(2 width - 1) + dx + width - 1, h].
-
-    table [(2 height - 1)(2 width - 1), heads]; positions are raster indices y * width + x. With cls, position 0 is a [CLS] token and the table has three rows more (BEiT).
-    """
-
-    def __init__(self, table: Any, height: int, width: int, cls: bool = False) -> None: ...
+    def __reduce__(self) -> tuple: ...
 
 class Rope(Encoding):
     """
@@ -195,7 +233,9 @@ class Rope(Encoding):
     layout has no default: "interleaved" pairs (2i, 2i + 1) or "halves" (i, i + rotary_dim / 2). rotary_dim: how many channels rotate, the first ones or (place="trailing") the last. scaling: a dict as in config.json, such as {"rope_type": "linear", "factor": 4.0}; a key it does not use is a ValueError. frequencies [rotary_dim / 2]: radians per position, given. angles: "exact" (float64 from the integer position) or "float32" (as Hugging Face computes them). softmax_factor multiplies the scale of the scores (DeepSeek).
     """
 
-    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, rotary_dim: int | None = None, scaling: Any | None = None, angles: str = 'exact', *, place: str = 'leading', frequencies: Sequence[float] | None = None, softmax_factor: float = 1.0, temperature_beta: float = 0.0, temperature_shift: int = 0, temperature_span: int = 8192) -> None: ...
+    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, rotary_dim: int | None = None, scaling: dict | None = None, angles: str = 'exact', *, place: str = 'leading', frequencies: Sequence[float] | None = None, softmax_factor: float = 1.0, temperature_beta: float = 0.0, temperature_shift: int = 0, temperature_span: int = 8192) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
     def frequencies(self, length: int = 1) -> list[float]:
         """
@@ -216,17 +256,21 @@ class Rope(Encoding):
 
 class Rope2D(Encoding):
     """
-    Axial 2-D RoPE: the first half of the pairs rotates by the row, the second by the column. Positions are raster indices y * width + x.
+    Axial 2-D RoPE: the first half of the pairs rotates by the row, the second by the column. Positions are raster indices y * width + x. frequencies: "shared" by rows and columns (EVA-02, Qwen-VL) or "alternating", rows the even and columns the odd ones (Pixtral).
     """
 
-    def __init__(self, head_dim: int, layout: str, width: int, base: float = 10000.0) -> None: ...
+    def __init__(self, head_dim: int, layout: str, width: int, base: float = 10000.0, frequencies: str = 'shared') -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class MRope(Encoding):
     """
-    M-RoPE: pairs dealt to time, height and width. sections: pairs of each, head_dim / 2 in all; dealing "chunked" (Qwen2-VL) or "interleaved" (Qwen3-VL). Positions are pack_position(t, h, w).
+    M-RoPE: pairs dealt to time, height and width. sections: pairs of each, head_dim / 2 in all; dealing "chunked" (Qwen2-VL) or "interleaved" (Qwen3-VL). Plain positions are text and rotate as those of Rope; tokens of images and videos are at pack_position(t, h, w).
     """
 
     def __init__(self, head_dim: int, layout: str, sections: Sequence[int], dealing: str = 'chunked', base: float = 1000000.0) -> None: ...
+
+    def __reduce__(self) -> tuple: ...
 
 class XPos(Encoding):
     """
@@ -235,9 +279,11 @@ class XPos(Encoding):
 
     def __init__(self, head_dim: int, layout: str, base: float = 10000.0, scale_base: float = 512.0, gamma: float = 0.4) -> None: ...
 
+    def __reduce__(self) -> tuple: ...
+
 def pack_position(t: int, h: int, w: int) -> int:
     """
-    One int64 position from time, row and column, for MRope. Text tokens have t = h = w.
+    One int64 position from time, row and column, for MRope: 2^60 + t 2^40 + h 2^20 + w. A text token p is at pack_position(p, p, p), or just at p.
     """
 
 class EncodingInfo:
@@ -273,14 +319,16 @@ class EncodingInfo:
     @property
     def options(self) -> str: ...
 
+    def __repr__(self) -> str: ...
+
     def example(self, heads: int = 8, head_dim: int = 64, length: int = 128, seed: int = 1, **options: Any) -> Encoding:
         """
         A ready-made instance: formulas with their usual constants, tables random. options: the encoding's own, see .options.
         """
 
-    def __repr__(self) -> str: ...
+    def __reduce__(self) -> tuple: ...
 
-def encodings() -> list:
+def encodings() -> list[EncodingInfo]:
     """Every encoding, with its formula, paper and properties."""
 
 class Property:
@@ -318,11 +366,12 @@ class CheckReport:
     @property
     def properties(self) -> list[Property]: ...
 
-    def __getitem__(self, name: str) -> Property: ...
-
     def __repr__(self) -> str: ...
 
-def check(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int = 128, seed: int = 1) -> CheckReport:
+    def __getitem__(self, name: str) -> Property:
+        """A property by its name."""
+
+def check(encoding: Encoding | str, heads: int = 8, head_dim: int = 64, length: int = 128, seed: int = 1) -> CheckReport:
     """
     What an encoding can and cannot do, measured on random tokens: order, uniqueness, relativity, decay and more. encoding: an instance, or a name of encodings().
     """
@@ -337,7 +386,7 @@ def explain(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int 
     The terms that an encoding becomes for a call of these sizes, in words.
     """
 
-def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, return_lse: bool = False, threads: int | None = None) -> Any:
+def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, return_lse: bool = False, threads: int | None = None) -> Any:
     """
     Fused attention with positions, in memory that grows with the length.
 
@@ -350,15 +399,16 @@ def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causa
     scale: of the dot products; None is the encoding's own, usually 1 / sqrt(D).
     window: an int w hides offsets m - n >= w (and <= -w unless causal); a pair (left, right) keeps -right <= m - n <= left.
     softcap: cap * tanh(s / cap), bias included.
-    q_positions, k_positions: integers [L] or [B, L]; by default keys count from 0 and the last query stands at the last key.
-    key_lengths [B]: only so many keys of a sequence exist.
+    q_positions, k_positions: integers [L] or [B, L]; by default keys count from 0 and the last query stands at the last key of its sequence.
+    key_lengths [B]: only so many keys of a sequence exist; the result is that of the sequence with its keys cut off there.
     q_segments, k_segments: integers [L] or [B, L]; tokens see their own segment only (packed sequences).
+    by_index: causal and window compare the indices of tokens, which are the default positions, instead of the positions given; for MRope with videos.
     threads: None is all of the machine's. Results do not depend on it.
 
     A query that sees no key yields zeros and lse = -inf.
     """
 
-def attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, threads: int | None = None) -> Any:
+def attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, threads: int | None = None) -> Any:
     """
     Gradients of sum(d_out * out): (d_q, d_k, d_v, d_params).
 
@@ -403,6 +453,8 @@ class KvCache:
     Keys and values of the tokens so far, for decoding token by token.
 
     Keys are stored rotated, once, when they are appended. dtype ("float32", "bfloat16" or "float16") is storage; arithmetic is in float32. q_heads: of the encodings, where they differ from kv_heads. A cache whose keys were rotated by one table refuses another, see rerotate.
+
+    Threads may share a cache: calls that read run side by side, one that changes it runs alone.
     """
 
     def __init__(self, kv_heads: int, head_dim: int, value_dim: int | None = None, *, batch: int = 1, dtype: str = 'float32', capacity: int = 0, q_heads: int | None = None) -> None: ...
@@ -411,12 +463,12 @@ class KvCache:
         """
         Adds unrotated keys k [B, Hkv, n, D] and values v [B, Hkv, n, Dv].
 
-        positions: integers [n] or [B, n], by default each sequence goes on by one. lengths [B]: only so many tokens of a sequence.
+        positions: integers [n] or [B, n], by default each sequence goes on by one, and after packed positions of MRope above the largest coordinate. lengths [B]: only so many tokens of a sequence.
         """
 
-    def decode(self, q: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: Any | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, return_lse: bool = False, threads: int | None = None) -> Any:
+    def decode(self, q: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, return_lse: bool = False, threads: int | None = None) -> Any:
         """
-        Attends q [B, Hq, Lq, D], unrotated, over everything cached. By default the queries are the last Lq tokens of their sequence.
+        Attends q [B, Hq, Lq, D], unrotated, over everything cached. By default the queries are the last Lq tokens of their sequence, or of what key_lengths leave of it, as in attention.
         """
 
     def rerotate(self, encoding: Encoding, length: int = 0) -> None:
@@ -430,12 +482,14 @@ class KvCache:
     def clear(self) -> None:
         """Forgets all tokens; keeps the memory."""
 
+    def __reduce__(self) -> tuple: ...
+
     def __len__(self) -> int: ...
 
     def length(self, b: int = 0) -> int:
         """Tokens of one sequence."""
 
-    def positions(self, b: int = 0) -> list:
+    def positions(self, b: int = 0) -> list[int]:
         """Positions of the tokens of one sequence."""
 
     @property
@@ -460,6 +514,13 @@ class LayerPosition:
         locus.attention(q, k, v, layer.encoding, **layer.options())
     """
 
+    def options(self, q_len: int | None = None, k_len: int | None = None, *, q_positions: Any | None = None, k_positions: Any | None = None) -> dict:
+        """
+        causal, scale, window and softcap, as keywords of attention. A layer that attends in chunks (Llama 4) needs the lengths of the call, or its positions, which are then among the keywords; chunks become segments, or a window where all queries have one position.
+        """
+
+    def __reduce__(self) -> tuple: ...
+
     @property
     def encoding(self) -> Encoding:
         """What acts inside attention."""
@@ -467,9 +528,6 @@ class LayerPosition:
     @property
     def input(self) -> Encoding:
         """What is added to x."""
-
-    def options(self) -> dict:
-        """causal, scale, window and softcap, as keywords of attention."""
 
     @property
     def needs(self) -> list:
@@ -546,7 +604,7 @@ def convert_layout(weight: Any, heads: int, head_dim: int, *, from_layout: str, 
     The rows of a q or k projection [heads * head_dim, in] (or its bias) reordered from one pair layout to the other. k has its own number of heads where heads are grouped.
     """
 
-def families() -> list:
+def families() -> list[dict]:
     """The model families that from_config knows."""
 
 def use_openmp() -> bool:

@@ -1,12 +1,20 @@
 #include "arrays.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "dlpack.h"
+#include "finite.h"
+#include "numbers.h"
+#include "values.h"
 
 namespace locus::python {
 namespace {
@@ -38,21 +46,16 @@ nb::dlpack::dtype DlpackType(DType dtype) {
   return {dtype == DType::kBF16 ? kBfloat : kFloat, bits, 1};
 }
 
+// A class of a module that stays loaded; the interpreter ends first.
+PyObject* NumpyType(const char* name) {
+  return nb::object(nb::module_::import_("numpy").attr(name)).release().ptr();
+}
+
 // NumPy knows bfloat16 only through ml_dtypes, whose arrays are opaque to
 // DLPack and to buffers.
 bool IsNumpyBf16(nb::handle array) {
-  const nb::object dtype = nb::getattr(array, "dtype", nb::none());
-  if (dtype.is_none() || !nb::hasattr(array, "view")) return false;
-  const nb::object name = nb::getattr(dtype, "name", nb::none());
-  return nb::isinstance<nb::str>(name) &&
-         nb::cast<std::string>(name) == "bfloat16";
-}
-
-bool IsNumpy(nb::handle array) {
-  // Kept for good: the interpreter ends first.
-  static PyObject* const type =
-      nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
-  return PyObject_IsInstance(array.ptr(), type) == 1;
+  const nb::object name = array.attr("dtype").attr("name");
+  return nb::isinstance<nb::str>(name) && Text(name) == "bfloat16";
 }
 
 bool IsTorch(nb::handle array) {
@@ -61,117 +64,181 @@ bool IsTorch(nb::handle array) {
   PyObject* const torch = PyDict_GetItemString(modules, "torch");
   if (torch == nullptr) return false;
   const nb::object type = nb::getattr(nb::handle(torch), "Tensor", nb::none());
-  return !type.is_none() && PyObject_IsInstance(array.ptr(), type.ptr()) == 1;
+  return PyType_Check(type.ptr()) != 0 &&
+         PyObject_TypeCheck(array.ptr(),
+                            reinterpret_cast<PyTypeObject*>(type.ptr())) != 0;
 }
 
-// DLPack drops the graph of a tensor, and its gradient with it.
-void RefuseGrad(const char* name, nb::handle array) {
-  if (!IsTorch(array) || !nb::cast<bool>(array.attr("requires_grad"))) return;
-  TypeError(std::string(name) +
-            " is a torch.Tensor that requires grad: locus.torch gives "
-            "gradients; without them, pass " +
-            name + ".detach()");
+// What DLPack would drop without a word: the graph of a tensor, and its
+// gradient with it; that a view stands for its negative; or refuses in words of
+// its own: another device.
+void CheckTorch(const char* name, nb::handle array) {
+  const std::string it = name;
+  if (nb::cast<bool>(array.attr("requires_grad"))) {
+    TypeError(it +
+              " is a torch.Tensor that requires grad: locus.torch gives "
+              "gradients; without them, pass " +
+              it + ".detach()");
+  }
+  if (nb::cast<bool>(array.attr("is_neg")())) {
+    TypeError(it + " is a view that stands for its negative: pass " + it +
+              ".resolve_neg()");
+  }
+  const nb::object device = array.attr("device");
+  if (Text(device.attr("type")) != "cpu") {
+    TypeError(it + " is on the device " + Text(device) +
+              ": Locus runs on the CPU, so pass " + it + ".cpu()");
+  }
 }
 
-[[noreturn]] void RefuseElements(const char* name, nb::handle array) {
+[[noreturn]] void RefuseElements(const char* name,
+                                 const std::string& elements) {
   TypeError(std::string(name) +
             " must be an array of float32, bfloat16, float16 or float64, "
             "its elements are " +
-            Text(nb::getattr(array, "dtype", nb::none())));
+            elements);
 }
 
-// Why an object could not be imported.
-[[noreturn]] void Refuse(const char* name, nb::handle array) {
-  if (IsTorch(array)) {
-    const nb::object device = array.attr("device");
-    if (nb::cast<std::string>(device.attr("type")) != "cpu") {
-      TypeError(std::string(name) + " is on the device " + Text(device) +
-                ": Locus runs on the CPU, so pass " + name + ".cpu()");
-    }
+std::string ElementsOf(nb::handle array) {
+  const nb::object dtype = nb::getattr(array, "dtype", nb::none());
+  return dtype.is_none() ? "of another type" : Line(dtype);
+}
+
+// Why a NumPy array could not be imported.
+[[noreturn]] void RefuseNumpy(const char* name, const nb::object& array) {
+  const nb::object dtype = array.attr("dtype");
+  // Objects, records, and numbers whose bytes are in the other order.
+  if (Text(dtype.attr("kind")) != "f" ||
+      !nb::cast<bool>(dtype.attr("isnative"))) {
+    RefuseElements(name, Line(dtype));
   }
-  // Objects, and numbers whose bytes are in the other order.
-  if (IsNumpy(array)) RefuseElements(name, array);
-  TypeError(std::string(name) +
-            " must be a NumPy array or another array on the CPU that speaks "
-            "DLPack, got " +
-            TypeName(array));
+  throw nb::value_error((std::string(name) +
+                         " has strides that are not whole elements: pass " +
+                         name + ".copy()")
+                            .c_str());
+}
+
+template <typename Array>
+bool Import(nb::handle array, Array& result) {
+  const bool known = nb::try_cast<Array>(array, result, false) &&
+                     result.is_valid() &&
+                     result.device_type() == nb::device::cpu::value;
+  PyErr_Clear();
+  return known;
 }
 
 template <typename Array>
 Tensor AsTensor(const char* name, const Array& array, nb::handle source,
-                std::optional<DType> as, std::shared_ptr<const void> owner) {
+                std::optional<DType> as) {
   const std::optional<DType> dtype = as ? as : DTypeOf(array.dtype());
-  if (!dtype) RefuseElements(name, source);
+  if (!dtype) RefuseElements(name, ElementsOf(source));
   std::vector<int64_t> shape(array.ndim()), strides(array.ndim());
   for (size_t i = 0; i < array.ndim(); ++i) {
     shape[i] = static_cast<int64_t>(array.shape(i));
     strides[i] = array.stride(i);
   }
-  // An empty array may have no address; absent tensors have none.
-  static const double nothing = 0.0;
-  const void* const data = array.data() == nullptr ? &nothing : array.data();
-  return Tensor::Borrow(*dtype, std::move(shape), std::move(strides), data,
-                        std::move(owner));
-}
-
-Tensor FromTuple(nb::handle array) {
-  const auto tuple = nb::borrow<nb::tuple>(array);
-  const auto sizes = [](nb::handle values) {
-    std::vector<int64_t> result;
-    for (const nb::handle value : values) {
-      result.push_back(nb::cast<int64_t>(value));
-    }
-    return result;
-  };
-  const auto type = nb::cast<std::string>(tuple[3]);
-  static const double nothing = 0.0;
-  const auto address = nb::cast<uintptr_t>(tuple[0]);
-  for (const DType dtype :
-       {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
-    if (type != DTypeName(dtype)) continue;
-    return Tensor::Borrow(
-        dtype, sizes(tuple[1]), sizes(tuple[2]),
-        address == 0 ? &nothing : reinterpret_cast<const void*>(address));
+  const auto address = reinterpret_cast<uintptr_t>(array.data());
+  if (address % static_cast<uintptr_t>(DTypeBytes(*dtype)) != 0) {
+    throw nb::value_error((std::string(name) +
+                           " does not begin at a whole element of memory: pass "
+                           "a copy")
+                              .c_str());
   }
-  TypeError("no element type is called " + type);
+  // An empty array may have no address; absent tensors have none.
+  return Tensor::Borrow(*dtype, std::move(shape), std::move(strides),
+                        array.data());
 }
 
-bool IsTuple(nb::handle array) {
-  return PyTuple_CheckExact(array.ptr()) && PyTuple_GET_SIZE(array.ptr()) == 4;
-}
-
+// Imports `array` into `to`; what must live as long goes to `keep`.
 template <typename Array>
-bool Import(nb::handle array, Array& result) {
-  return nb::try_cast<Array>(array, result, false) && result.is_valid() &&
-         result.device_type() == nb::device::cpu::value;
+Tensor ImportAny(const char* name, nb::handle array, bool writable,
+                 nb::object& keep, Array& to) {
+  if (const nb::object numpy = PlainNumpy(name, array); numpy.is_valid()) {
+    keep = numpy;
+    if (Import(keep, to)) return AsTensor(name, to, numpy, std::nullopt);
+    if (writable && !nb::cast<bool>(numpy.attr("flags").attr("writeable"))) {
+      throw nb::value_error(
+          (std::string(name) + " is read-only and cannot be changed in place")
+              .c_str());
+    }
+    if (!IsNumpyBf16(numpy)) RefuseNumpy(name, numpy);
+    keep = numpy.attr("view")("uint16");
+    if (!Import(keep, to)) RefuseNumpy(name, numpy);
+    return AsTensor(name, to, numpy, DType::kBF16);
+  }
+  if (IsTorch(array)) CheckTorch(name, array);
+  const nb::object capsule = DlpackCapsule(name, array, writable);
+  if (!capsule.is_valid()) {
+    TypeError(std::string(name) +
+              " must be a NumPy array or another array on the CPU that speaks "
+              "DLPack, got " +
+              Shown(array));
+  }
+  if (!Import(capsule, to)) {
+    if (!writable) RefuseElements(name, ElementsOf(array));
+    throw nb::value_error(
+        (std::string(name) + " is read-only and cannot be changed in place")
+            .c_str());
+  }
+  return AsTensor(name, to, array, std::nullopt);
+}
+
+// Whether two elements may share memory: an axis steps by less than what the
+// axes inside it reach.
+bool Overlaps(const Tensor& x) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // step, count
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.size(axis) == 0) return false;
+    if (x.size(axis) == 1) continue;
+    axes.emplace_back(std::abs(x.strides()[static_cast<size_t>(axis)]),
+                      x.size(axis));
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t reach = 1;
+  for (const auto& [step, count] : axes) {
+    if (step < reach) return true;
+    reach += (count - 1) * step;
+  }
+  return false;
+}
+
+const RawTensor* RawOf(nb::handle array) {
+  const RawTensor* raw = nullptr;
+  return nb::try_cast<const RawTensor*>(array, raw, false) ? raw : nullptr;
 }
 
 }  // namespace
 
-std::string TypeName(nb::handle object) {
-  const nb::handle type(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  const auto module = nb::cast<std::string>(type.attr("__module__"));
-  const auto name = nb::cast<std::string>(type.attr("__qualname__"));
-  return module == "builtins" ? name : module + "." + name;
+bool IsNumpy(nb::handle array) {
+  static PyObject* const type = NumpyType("ndarray");
+  return PyObject_TypeCheck(array.ptr(),
+                            reinterpret_cast<PyTypeObject*>(type)) != 0;
+}
+
+nb::object PlainNumpy(const char* name, nb::handle array) {
+  if (!IsNumpy(array)) return {};
+  static PyObject* const type = NumpyType("ndarray");
+  if (reinterpret_cast<PyObject*>(Py_TYPE(array.ptr())) == type) {
+    return nb::borrow(array);
+  }
+  const nb::object masked =
+      nb::module_::import_("numpy").attr("ma").attr("MaskedArray");
+  if (PyObject_TypeCheck(array.ptr(),
+                         reinterpret_cast<PyTypeObject*>(masked.ptr())) != 0) {
+    TypeError(std::string(name) +
+              " is a masked array, whose mask would be lost: pass " + name +
+              ".filled(...)");
+  }
+  // The method of ndarray itself, whatever the subclass makes of it.
+  return nb::handle(type).attr("view")(array, nb::handle(type));
 }
 
 Borrowed::Borrowed(const char* name, nb::handle array) {
-  if (IsTuple(array)) {
-    tensor_ = FromTuple(array);
+  if (const RawTensor* raw = RawOf(array)) {
+    tensor_ = raw->tensor;
     return;
   }
-  if (!IsNumpy(array)) RefuseGrad(name, array);
-  nb::handle source = array;
-  std::optional<DType> as;
-  if (!Import(array, array_)) {
-    PyErr_Clear();
-    if (!IsNumpyBf16(array)) Refuse(name, array);
-    keep_ = array.attr("view")("uint16");
-    source = keep_;
-    as = DType::kBF16;
-    if (!Import(source, array_)) Refuse(name, array);
-  }
-  tensor_ = AsTensor(name, array_, array, as, nullptr);
+  tensor_ = ImportAny(name, array, /*writable=*/false, keep_, array_);
 }
 
 Borrowed BorrowData(const char* name, nb::handle array) {
@@ -185,94 +252,41 @@ Borrowed BorrowData(const char* name, nb::handle array) {
 }
 
 Writable::Writable(const char* name, nb::handle array) {
-  if (!Import(array, array_)) {
-    PyErr_Clear();
-    // Says what is wrong with it, if it is not that it may only be read.
-    const Borrowed readable(name, array);
-    throw nb::value_error(
-        (std::string(name) + " is read-only and cannot be changed in place")
-            .c_str());
-  }
-  tensor_ = AsTensor(name, array_, array, std::nullopt, nullptr);
-}
-
-namespace {
-
-// Whether no exponent is the largest, which NaN and infinity have. Compared as
-// words: compilers put that into vectors.
-template <typename Word, typename T>
-bool AllBelow(Word exponent, const T* values, int64_t count, int64_t step) {
-  Word found = 0;
-  const auto look = [&](T value) {
-    found |=
-        static_cast<Word>((std::bit_cast<Word>(value) & exponent) == exponent);
-  };
-  if (step == 1) {
-    for (int64_t n = 0; n < count; ++n) look(values[n]);
-  } else {
-    for (int64_t n = 0; n < count; ++n) look(values[n * step]);
-  }
-  return found == 0;
-}
-
-// Of a tensor with any strides, from element `at` and axis `axis` on.
-bool AllFinite(const Tensor& x, int axis = 0, int64_t at = 0) {
-  if (axis + 1 < x.rank()) {
-    for (int64_t n = 0; n < x.size(axis); ++n) {
-      const int64_t step = x.strides()[static_cast<size_t>(axis)];
-      if (!AllFinite(x, axis + 1, at + n * step)) return false;
-    }
-    return true;
-  }
-  const int64_t count = x.rank() == 0 ? 1 : x.size(axis);
-  const int64_t step = x.rank() == 0 ? 1 : x.strides().back();
-  switch (x.dtype()) {
-    case DType::kF64:
-      return AllBelow(uint64_t{0x7FF} << 52, x.Data<double>() + at, count,
-                      step);
-    case DType::kF32:
-      return AllBelow(uint32_t{0xFF} << 23, x.Data<float>() + at, count, step);
-    case DType::kBF16:
-      return AllBelow(uint16_t{0x7F80}, x.Data<uint16_t>() + at, count, step);
-    case DType::kF16:
-      return AllBelow(uint16_t{0x7C00}, x.Data<uint16_t>() + at, count, step);
-  }
-  return true;
-}
-
-// Every call that is given such a table would return NaN and say nothing.
-void CheckFinite(const char* name, const Tensor& tensor) {
-  if (AllFinite(tensor)) return;
-  for (double value : tensor.ToVector()) {
-    if (std::isfinite(value)) continue;
-    const std::string text =
-        std::string(name) + " " + tensor.Describe() +
-        " holds a value that is not finite: " + Text(nb::float_(value));
-    throw nb::value_error(text.c_str());
+  tensor_ = ImportAny(name, array, /*writable=*/true, keep_, array_);
+  if (Overlaps(tensor_)) {
+    throw nb::value_error((std::string(name) +
+                           " has elements that overlap in memory and cannot be "
+                           "changed in place")
+                              .c_str());
   }
 }
-
-}  // namespace
 
 Tensor Table(const char* name, nb::handle array) {
   if (array.is_none()) return {};
-  nb::object source = nb::borrow(array);
-  if (nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array) ||
-      PyFloat_Check(array.ptr()) || PyLong_Check(array.ptr())) {
-    source = nb::module_::import_("numpy").attr("asarray")(
-        array, nb::arg("dtype") = "float64");
+  Tensor tensor;
+  std::shared_ptr<const void> owner;
+  if (IsNumpy(array) || RawOf(array) != nullptr || !IsNumberList(array)) {
+    auto kept = std::make_unique<Borrowed>(name, array);
+    tensor = kept->tensor();
+    // Tensors may end on any thread.
+    owner = std::shared_ptr<const void>(kept.release(), [](Borrowed* borrowed) {
+      if (!nb::is_alive()) return;
+      const nb::gil_scoped_acquire gil;
+      delete borrowed;
+    });
+    tensor = Tensor::Borrow(tensor.dtype(), tensor.shape(), tensor.strides(),
+                            tensor.Raw(), std::move(owner));
+  } else {
+    tensor = RealList(name, array);
   }
-  auto kept = std::make_unique<Borrowed>(name, source);
-  const Tensor tensor = kept->tensor();
-  CheckFinite(name, tensor);
-  // Tensors may end on any thread.
-  const std::shared_ptr<const void> owner(kept.release(), [](Borrowed* array) {
-    if (!nb::is_alive()) return;
-    const nb::gil_scoped_acquire gil;
-    delete array;
-  });
-  return Tensor::Borrow(tensor.dtype(), tensor.shape(), tensor.strides(),
-                        Address(tensor), owner);
+  // Every call that is given such a table would return NaN and say nothing.
+  if (const std::optional<double> value = NotFinite(tensor)) {
+    throw nb::value_error(
+        (std::string(name) + " " + tensor.Describe() +
+         " holds a value that is not finite: " + Text(nb::float_(*value)))
+            .c_str());
+  }
+  return tensor;
 }
 
 namespace {
@@ -280,7 +294,7 @@ namespace {
 template <typename Framework>
 nb::object Export(const Tensor& tensor, nb::dlpack::dtype dtype) {
   auto kept = std::make_unique<Tensor>(tensor);
-  void* const data = const_cast<void*>(Address(tensor));
+  void* const data = const_cast<void*>(tensor.Raw());
   std::vector<size_t> shape(tensor.shape().begin(), tensor.shape().end());
   const nb::capsule owner(
       kept.release(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
@@ -297,6 +311,18 @@ nb::object NumpyOf(const Tensor& tensor) {
   return words.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
 }
 
+// The memory of a PyTorch tensor. Not copied, and not checked.
+RawTensor MakeRaw(uintptr_t address, std::vector<int64_t> shape,
+                  std::vector<int64_t> strides, const std::string& type) {
+  for (const DType dtype :
+       {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    if (type != DTypeName(dtype)) continue;
+    return {Tensor::Borrow(dtype, std::move(shape), std::move(strides),
+                           reinterpret_cast<const void*>(address))};
+  }
+  TypeError("no element type is called " + type);
+}
+
 }  // namespace
 
 nb::object ToNumpy(const Tensor& tensor) { return NumpyOf(tensor); }
@@ -304,7 +330,7 @@ nb::object ToNumpy(const Tensor& tensor) { return NumpyOf(tensor); }
 nb::object ToArray(const Tensor& tensor, nb::handle like) {
   if (IsNumpy(like)) return NumpyOf(tensor);
   const nb::dlpack::dtype dtype = DlpackType(tensor.dtype());
-  if (IsTuple(like) || IsTorch(like)) {
+  if (RawOf(like) != nullptr || IsTorch(like)) {
     return Export<nb::pytorch>(tensor, dtype);
   }
   nb::object result = Export<nb::array_api>(tensor, dtype);
@@ -312,102 +338,9 @@ nb::object ToArray(const Tensor& tensor, nb::handle like) {
   return like.attr("__array_namespace__")().attr("from_dlpack")(result);
 }
 
-namespace {
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) text += ", ";
-    text += shape[i] < 0 ? "n" : std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
-bool Fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& to) {
-  if (shape.size() != to.size()) return false;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (to[i] >= 0 && shape[i] != to[i]) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-namespace {
-
-void CheckShape(const char* name, const std::vector<int64_t>& shape,
-                const std::vector<std::vector<int64_t>>& shapes) {
-  bool fits = false;
-  std::string wanted;
-  for (const std::vector<int64_t>& to : shapes) {
-    fits = fits || Fits(shape, to);
-    wanted += (wanted.empty() ? "" : " or ") + ShapeText(to);
-  }
-  if (fits) return;
-  throw nb::value_error((std::string(name) + " must have the shape " + wanted +
-                         ", got " + ShapeText(shape))
-                            .c_str());
-}
-
-// The elements of an int64 array, in row-major order.
-template <typename Array>
-std::vector<int64_t> Elements(const Array& array) {
-  std::vector<int64_t> result;
-  if (array.ndim() == 1) {
-    for (size_t i = 0; i < array.shape(0); ++i) {
-      result.push_back(array.data()[static_cast<int64_t>(i) * array.stride(0)]);
-    }
-    return result;
-  }
-  for (size_t i = 0; i < array.shape(0); ++i) {
-    for (size_t j = 0; j < array.shape(1); ++j) {
-      result.push_back(array.data()[static_cast<int64_t>(i) * array.stride(0) +
-                                    static_cast<int64_t>(j) * array.stride(1)]);
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<int64_t> Integers(const char* name, nb::handle values,
-                              const std::vector<std::vector<int64_t>>& shapes) {
-  if (values.is_none()) return {};
-  nb::ndarray<const int64_t, nb::device::cpu> own;
-  if (!nb::isinstance<nb::list>(values) && !nb::isinstance<nb::tuple>(values)) {
-    if (nb::try_cast(values, own, false) && own.is_valid() &&
-        (own.ndim() == 1 || own.ndim() == 2)) {
-      std::vector<int64_t> sizes;
-      for (size_t i = 0; i < own.ndim(); ++i) {
-        sizes.push_back(static_cast<int64_t>(own.shape(i)));
-      }
-      CheckShape(name, sizes, shapes);
-      return Elements(own);
-    }
-    PyErr_Clear();
-  }
-  const nb::object numpy = nb::module_::import_("numpy");
-  const nb::object array = numpy.attr("asarray")(values);
-  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
-  const auto size = nb::cast<int64_t>(array.attr("size"));
-  if (size > 0 && kind != "i" && kind != "u") {
-    TypeError(std::string(name) + " must be integers, its elements are " +
-              Text(array.attr("dtype")));
-  }
-  std::vector<int64_t> shape;
-  for (const nb::handle n : nb::borrow<nb::tuple>(array.attr("shape"))) {
-    shape.push_back(nb::cast<int64_t>(n));
-  }
-  CheckShape(name, shape, shapes);
-  if (size > 0 && kind == "u" &&
-      nb::cast<uint64_t>(numpy.attr("max")(array)) > uint64_t{INT64_MAX}) {
-    throw nb::value_error(
-        (std::string(name) + " has values beyond int64").c_str());
-  }
-  const nb::object flat = array.attr("astype")("int64").attr("ravel")();
-  const auto view =
-      nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig>>(flat);
-  return std::vector<int64_t>(view.data(), view.data() + view.shape(0));
+void BindRawTensor(nb::module_& m) {
+  nb::class_<RawTensor>(m, "_RawTensor");
+  m.def("_raw_tensor", &MakeRaw);
 }
 
 }  // namespace locus::python

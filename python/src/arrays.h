@@ -9,8 +9,6 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "locus/tensor.h"
 
@@ -18,12 +16,16 @@ namespace locus::python {
 
 namespace nb = nanobind;
 
+// A tensor by its address: how locus.torch passes PyTorch's, which it keeps
+// alive. Python code has no way to make one but the private _raw_tensor.
+struct RawTensor {
+  Tensor tensor;
+};
+
 // An argument of one call: borrows its memory while this lives.
 class Borrowed {
  public:
-  // Any float type. `name` is for messages. Also takes a tuple (address, shape,
-  // strides, "f32" or "f64" or "bf16" or "f16"): the caller keeps the memory
-  // alive and knows that it is right.
+  // Any float type. `name` is for messages.
   Borrowed(const char* name, nb::handle array);
   const Tensor& tensor() const { return tensor_; }
   operator const Tensor&() const { return tensor_; }
@@ -38,18 +40,6 @@ class Borrowed {
 // refused, since the work happens in float32.
 Borrowed BorrowData(const char* name, nb::handle array);
 
-// Where the elements of a tensor begin, whatever their type.
-inline const void* Address(const Tensor& x) {
-  switch (x.dtype()) {
-    case DType::kF32:
-      return x.Data<float>();
-    case DType::kF64:
-      return x.Data<double>();
-    default:
-      return x.Data<uint16_t>();
-  }
-}
-
 // A tensor to write to: must be writable.
 class Writable {
  public:
@@ -57,6 +47,7 @@ class Writable {
   Tensor& tensor() { return tensor_; }
 
  private:
+  nb::object keep_;
   nb::ndarray<> array_;
   Tensor tensor_;
 };
@@ -71,13 +62,13 @@ Tensor Table(const char* name, nb::handle array);
 nb::object ToArray(const Tensor& tensor, nb::handle like);
 nb::object ToNumpy(const Tensor& tensor);
 
-// Integers from None (empty), a list or an array of integers, of one of the
-// shapes; -1 stands for any size.
-std::vector<int64_t> Integers(const char* name, nb::handle values,
-                              const std::vector<std::vector<int64_t>>& shapes);
+// Whether an object is a numpy.ndarray.
+bool IsNumpy(nb::handle array);
+// A numpy.ndarray itself of an instance of a subclass; invalid if it is none.
+// Refuses masked arrays, whose mask would be lost.
+nb::object PlainNumpy(const char* name, nb::handle array);
 
-// "numpy.ndarray" for messages.
-std::string TypeName(nb::handle object);
+void BindRawTensor(nb::module_& m);
 
 }  // namespace locus::python
 

@@ -1,9 +1,8 @@
 // attention, attention_backward, merge, linear_attention.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,13 +10,16 @@
 
 #include "arrays.h"
 #include "bind.h"
+#include "compute.h"
 #include "locus/locus.h"
+#include "memory.h"
+#include "numbers.h"
 #include "options.h"
+#include "signature.h"
+#include "values.h"
 
 namespace locus::python {
 namespace {
-
-using nb::literals::operator""_a;
 
 constexpr const char* kAttentionDoc =
     "Fused attention with positions, in memory that grows with the length.\n\n"
@@ -35,40 +37,28 @@ constexpr const char* kAttentionDoc =
     "pair (left, right) keeps -right <= m - n <= left.\n"
     "softcap: cap * tanh(s / cap), bias included.\n"
     "q_positions, k_positions: integers [L] or [B, L]; by default keys count "
-    "from 0 and the last query stands at the last key.\n"
-    "key_lengths [B]: only so many keys of a sequence exist.\n"
+    "from 0 and the last query stands at the last key of its sequence.\n"
+    "key_lengths [B]: only so many keys of a sequence exist; the result is "
+    "that "
+    "of the sequence with its keys cut off there.\n"
     "q_segments, k_segments: integers [L] or [B, L]; tokens see their own "
     "segment only (packed sequences).\n"
+    "by_index: causal and window compare the indices of tokens, which are the "
+    "default positions, instead of the positions given; for MRope with "
+    "videos.\n"
     "threads: None is all of the machine's. Results do not depend on it.\n\n"
     "A query that sees no key yields zeros and lse = -inf.";
 
-nb::object Attend(const nb::object& q, const nb::object& k, const nb::object& v,
-                  const nb::object& encoding, bool causal,
-                  std::optional<double> scale, const nb::object& window,
-                  std::optional<double> softcap, const nb::object& q_positions,
-                  const nb::object& k_positions, const nb::object& key_lengths,
-                  const nb::object& q_segments, const nb::object& k_segments,
-                  bool return_lse, std::optional<int> threads) {
-  const Borrowed q_in = BorrowData("q", q), k_in = BorrowData("k", k),
-                 v_in = BorrowData("v", v);
-  Options options({.causal = causal,
-                   .scale = scale,
-                   .window = window,
-                   .softcap = softcap,
-                   .q_positions = q_positions,
-                   .k_positions = k_positions,
-                   .key_lengths = key_lengths,
-                   .q_segments = q_segments,
-                   .k_segments = k_segments,
-                   .threads = threads},
-                  q_in, k_in);
+nb::object Attend(const Arguments& a) {
+  const nb::handle q = a["q"];
+  const Borrowed q_in = BorrowData("q", q), k_in = BorrowData("k", a["k"]),
+                 v_in = BorrowData("v", a["v"]);
+  const Encoding& position = EncodingOf(a["encoding"]);
+  Options options(a, q_in, k_in);
+  const bool return_lse = a.Flag("return_lse");
   options.options.return_lse = return_lse;
-  const Encoding& position = EncodingOf(encoding);
-  AttentionResult result;
-  {
-    const nb::gil_scoped_release release;
-    result = Attention(q_in, k_in, v_in, position, options.options);
-  }
+  const AttentionResult result = Compute(
+      [&] { return Attention(q_in, k_in, v_in, position, options.options); });
   nb::object out = ToArray(result.out, q);
   if (!return_lse) return out;
   return nb::make_tuple(out, ToArray(result.lse, q));
@@ -81,39 +71,20 @@ constexpr const char* kBackwardDoc =
     "the encoding, in the parameter's shape and type. The same bits for any "
     "number of threads.";
 
-nb::object Backward(const nb::object& d_out, const nb::object& q,
-                    const nb::object& k, const nb::object& v,
-                    const nb::object& out, const nb::object& lse,
-                    const nb::object& encoding, bool causal,
-                    std::optional<double> scale, const nb::object& window,
-                    std::optional<double> softcap,
-                    const nb::object& q_positions,
-                    const nb::object& k_positions,
-                    const nb::object& key_lengths, const nb::object& q_segments,
-                    const nb::object& k_segments, std::optional<int> threads) {
-  const Borrowed q_in = BorrowData("q", q), k_in = BorrowData("k", k),
-                 v_in = BorrowData("v", v), d_in = BorrowData("d_out", d_out),
-                 out_in = BorrowData("out", out), lse_in("lse", lse);
-  const Options options({.causal = causal,
-                         .scale = scale,
-                         .window = window,
-                         .softcap = softcap,
-                         .q_positions = q_positions,
-                         .k_positions = k_positions,
-                         .key_lengths = key_lengths,
-                         .q_segments = q_segments,
-                         .k_segments = k_segments,
-                         .threads = threads},
-                        q_in, k_in);
-  const Encoding& position = EncodingOf(encoding);
-  EncodingGrads grads;
-  {
-    const nb::gil_scoped_release release;
+nb::object Backward(const Arguments& a) {
+  const nb::handle q = a["q"], k = a["k"], v = a["v"];
+  const Borrowed d_in = BorrowData("d_out", a["d_out"]),
+                 q_in = BorrowData("q", q), k_in = BorrowData("k", k),
+                 v_in = BorrowData("v", v),
+                 out_in = BorrowData("out", a["out"]), lse_in("lse", a["lse"]);
+  const Encoding& position = EncodingOf(a["encoding"]);
+  const Options options(a, q_in, k_in);
+  const EncodingGrads grads = Compute([&] {
     const AttentionResult forward{.out = out_in.tensor(),
                                   .lse = lse_in.tensor()};
-    grads = AttentionBackward(d_in, q_in, k_in, v_in, forward, position,
-                              options.options);
-  }
+    return AttentionBackward(d_in, q_in, k_in, v_in, forward, position,
+                             options.options);
+  });
   nb::dict params;
   const std::vector<Param> own = position.Params();
   for (size_t i = 0; i < grads.params.size(); ++i) {
@@ -127,43 +98,40 @@ nb::object Backward(const nb::object& d_out, const nb::object& q,
 // (out, lse), as attention returned it.
 class Partial {
  public:
-  Partial(const char* name, const nb::object& pair)
-      : pair_(nb::borrow<nb::tuple>(pair)),
-        out_((std::string(name) + "'s out").c_str(), Part(name, pair, 0)),
+  Partial(const char* name, nb::handle pair)
+      : out_((std::string(name) + "'s out").c_str(), Part(name, pair, 0)),
         lse_((std::string(name) + "'s lse").c_str(), Part(name, pair, 1)) {}
   AttentionResult result() const {
     return {.out = out_.tensor(), .lse = lse_.tensor()};
   }
+  static nb::handle Part(const char* name, nb::handle pair, Py_ssize_t i) {
+    if (!nb::isinstance<nb::tuple>(pair) || PyTuple_Size(pair.ptr()) != 2) {
+      RefuseType(name,
+                 "a pair (out, lse) as attention returns with return_lse=True",
+                 pair);
+    }
+    return PyTuple_GetItem(pair.ptr(), i);
+  }
 
  private:
-  static nb::object Part(const char* name, const nb::object& pair, int i) {
-    if (!nb::isinstance<nb::tuple>(pair) || nb::len(pair) != 2) {
-      throw nb::type_error((std::string(name) +
-                            " must be a pair (out, lse) as attention returns "
-                            "with return_lse=True, got " +
-                            TypeName(pair))
-                               .c_str());
-    }
-    return pair[i];
-  }
-  nb::tuple pair_;
   Borrowed out_, lse_;
 };
 
-nb::object MergeTwo(const nb::object& a, const nb::object& b) {
-  const Partial first("a", a), second("b", b);
-  AttentionResult merged;
-  {
-    const nb::gil_scoped_release release;
-    merged = Merge(first.result(), second.result());
-  }
-  const nb::object like = a[0];
+nb::object MergeTwo(const Arguments& a) {
+  const Partial first("a", a["a"]), second("b", a["b"]);
+  const AttentionResult merged =
+      Compute([&] { return Merge(first.result(), second.result()); });
+  const nb::handle like = Partial::Part("a", a["a"], 0);
   return nb::make_tuple(ToArray(merged.out, like), ToArray(merged.lse, like));
 }
 
 // phi from a Python function of one row [D] -> [F].
-FeatureMap FeatureMapOf(const nb::object& function, int64_t head_dim) {
-  if (function.is_none()) return FeatureMap::EluPlusOne();
+FeatureMap FeatureMapOf(nb::handle given, int64_t head_dim) {
+  if (given.is_none()) return FeatureMap::EluPlusOne();
+  if (PyCallable_Check(given.ptr()) == 0) {
+    RefuseType("feature_map", "a function", given);
+  }
+  const nb::object function = nb::borrow(given);
   const auto call = [function](std::span<const double> x) {
     const Tensor row = Tensor::From({static_cast<int64_t>(x.size())},
                                     std::vector<double>(x.begin(), x.end()));
@@ -194,75 +162,114 @@ FeatureMap FeatureMapOf(const nb::object& function, int64_t head_dim) {
   return map;
 }
 
-nb::object Linear(const nb::object& q, const nb::object& k, const nb::object& v,
-                  const nb::object& encoding, bool causal,
-                  const nb::object& feature_map, const nb::object& q_positions,
-                  const nb::object& k_positions) {
-  const Borrowed q_in("q", q), k_in("k", k), v_in("v", v);
-  const Options positions(
-      {.q_positions = q_positions, .k_positions = k_positions}, q_in, k_in);
+nb::object Linear(const Arguments& a) {
+  const nb::handle q = a["q"], feature_map = a["feature_map"];
+  const Borrowed q_in("q", q), k_in("k", a["k"]), v_in("v", a["v"]);
+  const Encoding& position = EncodingOf(a["encoding"]);
+  const Options given(a, q_in, k_in);
   LinearAttentionOptions options;
-  options.causal = causal;
-  options.q_positions = positions.options.q_positions;
-  options.k_positions = positions.options.k_positions;
+  options.causal = given.options.causal;
+  options.q_positions = given.options.q_positions;
+  options.k_positions = given.options.k_positions;
   if (q_in.tensor().rank() == 4) {
     options.feature_map = FeatureMapOf(feature_map, q_in.tensor().size(3));
   }
-  const Encoding& position = EncodingOf(encoding);
-  Tensor out;
-  if (feature_map.is_none()) {
-    const nb::gil_scoped_release release;
-    out = LinearAttention(q_in, k_in, v_in, position, options);
-  } else {
-    out = LinearAttention(q_in, k_in, v_in, position, options);
-  }
+  const auto work = [&] {
+    return LinearAttention(q_in, k_in, v_in, position, options);
+  };
+  // A function of Python needs the interpreter.
+  const Tensor out = feature_map.is_none() ? Compute(work) : work();
   return ToArray(out.To(q_in.tensor().dtype()), q);
+}
+
+nb::object PackLengths(const Arguments& a) {
+  const std::vector<int64_t> lengths =
+      Integers("lengths", a["lengths"], {{-1}});
+  int64_t tokens = 0;
+  for (const int64_t length : lengths) {
+    // Negative ones are told of by Pack.
+    if (length > 0 && __builtin_add_overflow(tokens, length, &tokens)) {
+      throw nb::value_error("lengths add up to more than int64 holds");
+    }
+  }
+  RequireMemory("a pack of " + std::to_string(tokens) + " tokens", tokens,
+                2 * sizeof(int64_t));
+  PackedTokens packed = Pack(lengths);
+  return nb::make_tuple(ToNumpy(std::move(packed.positions)),
+                        ToNumpy(std::move(packed.segments)));
+}
+
+// The plain options of a call in Python's own types, for operators of PyTorch,
+// which refuse others in words of their own.
+nb::object PlainOptions(const Arguments& a) {
+  const auto number = [&](const char* name) {
+    const auto value = a.RealOrNone(name);
+    return value ? nb::object(nb::float_(*value)) : nb::none();
+  };
+  const int threads = a.Threads();
+  return nb::make_tuple(
+      a.Flag("causal"), number("scale"), number("softcap"),
+      a.Flag("return_lse"),
+      threads == 0 ? nb::none() : nb::object(nb::int_(threads)));
 }
 
 }  // namespace
 
 void BindAttention(nb::module_& m) {
-  m.def("attention", &Attend, "q"_a, "k"_a, "v"_a, "encoding"_a = nb::none(),
-        nb::kw_only(), "causal"_a = false, "scale"_a = nb::none(),
-        "window"_a = nb::none(), "softcap"_a = nb::none(),
-        "q_positions"_a = nb::none(), "k_positions"_a = nb::none(),
-        "key_lengths"_a = nb::none(), "q_segments"_a = nb::none(),
-        "k_segments"_a = nb::none(), "return_lse"_a = false,
-        "threads"_a = nb::none(), kAttentionDoc);
-  m.def("attention_backward", &Backward, "d_out"_a, "q"_a, "k"_a, "v"_a,
-        "out"_a, "lse"_a, "encoding"_a = nb::none(), nb::kw_only(),
-        "causal"_a = false, "scale"_a = nb::none(), "window"_a = nb::none(),
-        "softcap"_a = nb::none(), "q_positions"_a = nb::none(),
-        "k_positions"_a = nb::none(), "key_lengths"_a = nb::none(),
-        "q_segments"_a = nb::none(), "k_segments"_a = nb::none(),
-        "threads"_a = nb::none(), kBackwardDoc);
-  m.def("merge", &MergeTwo, "a"_a, "b"_a,
-        "Joins (out, lse) of the same queries over two disjoint sets of keys: "
-        "what one call over all of them gives.");
-  m.def("linear_attention", &Linear, "q"_a, "k"_a, "v"_a,
-        "encoding"_a = nb::none(), nb::kw_only(), "causal"_a = false,
-        "feature_map"_a = nb::none(), "q_positions"_a = nb::none(),
-        "k_positions"_a = nb::none(),
-        "Linear attention with rotary positions, O(N), in float64:\n\n"
-        "    o_i = sum_j (R_m phi(q_i)).(R_n phi(k_j)) v_j / sum_j "
-        "phi(q_i).phi(k_j)\n\n"
-        "feature_map: a function of one row [D] -> [F], not negative; None is "
-        "elu(x) + 1. Biases and tables cannot be factored and are refused.");
-  m.def(
-      "pack",
-      [](const nb::object& lengths) {
-        const PackedTokens packed = Pack(Integers("lengths", lengths, {{-1}}));
-        const nb::object asarray = nb::module_::import_("numpy").attr("array");
-        const auto array = [&](const std::vector<int64_t>& values) {
-          nb::list list;
-          for (const int64_t value : values) list.append(value);
-          return asarray(list, nb::arg("dtype") = "int64");
-        };
-        return nb::make_tuple(array(packed.positions), array(packed.segments));
-      },
-      "lengths"_a,
-      "(positions, segments) of sequences packed end to end: [3, 2] gives "
-      "[0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].");
+  Function(m,
+           "_plain_options(causal: Any, scale: Any, softcap: Any, return_lse: "
+           "Any, threads: Any) -> tuple",
+           "", &PlainOptions);
+  Function(m, "_flag(name: str, value: Any) -> bool", "",
+           [](const Arguments& a) {
+             return FlagOf(a.Text("name").c_str(), a["value"]);
+           });
+  Function(m, "_int_pair(name: str, values: Any) -> tuple", "",
+           [](const Arguments& a) {
+             return IntPairOf(a.Text("name").c_str(), a["values"]);
+           });
+  Function(m, "_integers(name: str, values: Any) -> Any", "",
+           [](const Arguments& a) {
+             return IntegerArray(a.Text("name").c_str(), a["values"]);
+           });
+  Function(m,
+           "attention(q: Any, k: Any, v: Any, encoding: Encoding | None = "
+           "None, *, causal: bool = False, scale: float | None = None, window: "
+           "int | tuple[int, int] | None = None, softcap: float | None = None, "
+           "q_positions: Any | None = None, k_positions: Any | None = None, "
+           "key_lengths: Any | None = None, q_segments: Any | None = None, "
+           "k_segments: Any | None = None, by_index: bool = False, return_lse: "
+           "bool = False, threads: int | None = None) -> Any",
+           kAttentionDoc, &Attend);
+  Function(m,
+           "attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, "
+           "lse: Any, encoding: Encoding | None = None, *, causal: bool = "
+           "False, scale: float | None = None, window: int | tuple[int, int] | "
+           "None = None, softcap: float | None = None, q_positions: Any | None "
+           "= None, k_positions: Any | None = None, key_lengths: Any | None = "
+           "None, q_segments: Any | None = None, k_segments: Any | None = "
+           "None, by_index: bool = False, threads: int | None = None) -> Any",
+           kBackwardDoc, &Backward);
+  Function(m, "merge(a: Any, b: Any) -> Any",
+           "Joins (out, lse) of the same queries over two disjoint sets of "
+           "keys: what one call over all of them gives.",
+           &MergeTwo);
+  Function(m,
+           "linear_attention(q: Any, k: Any, v: Any, encoding: Encoding | None "
+           "= None, *, causal: bool = False, feature_map: Callable[[Any], Any] "
+           "| None = None, q_positions: Any | None = None, k_positions: Any | "
+           "None = None) -> Any",
+           "Linear attention with rotary positions, O(N), in float64:\n\n"
+           "    o_i = sum_j (R_m phi(q_i)).(R_n phi(k_j)) v_j / sum_j "
+           "phi(q_i).phi(k_j)\n\n"
+           "feature_map: a function of one row [D] -> [F], not negative; None "
+           "is elu(x) + 1. Biases and tables cannot be factored and are "
+           "refused.",
+           &Linear);
+  Function(m, "pack(lengths: Any) -> tuple",
+           "(positions, segments) of sequences packed end to end: [3, 2] gives "
+           "[0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].",
+           &PackLengths);
 }
 
 }  // namespace locus::python

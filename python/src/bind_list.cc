@@ -1,25 +1,22 @@
 // encodings(), check() and explain().
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <map>
-#include <optional>
+#include <algorithm>
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "arrays.h"
 #include "bind.h"
+#include "compute.h"
 #include "locus/locus.h"
 #include "options.h"
+#include "signature.h"
+#include "values.h"
 
 namespace locus::python {
 namespace {
-
-using nb::literals::operator""_a;
 
 const char* ReferenceName(Reference reference) {
   switch (reference) {
@@ -45,31 +42,53 @@ const char* ExtrapolatesName(Extrapolates extrapolates) {
   return "";
 }
 
-ExampleConfig Config(int64_t heads, int64_t head_dim, int64_t length,
-                     uint64_t seed, const nb::kwargs& options) {
-  ExampleConfig config{
-      .heads = heads, .head_dim = head_dim, .length = length, .seed = seed};
-  for (const auto& [key, value] : options) {
-    config.options[nb::cast<std::string>(key)] =
-        nb::cast<std::string>(nb::str(value));
+uint64_t SeedOf(const Arguments& a) {
+  const int64_t seed = a.Int("seed");
+  if (seed < 0) {
+    throw nb::value_error(
+        ("seed must not be negative, got " + std::to_string(seed)).c_str());
   }
-  return config;
+  return static_cast<uint64_t>(seed);
 }
 
-CheckReport CheckAny(const nb::object& encoding, int64_t heads,
-                     int64_t head_dim, int64_t length, uint64_t seed) {
+std::unique_ptr<Encoding> Example(const EncodingInfo& info,
+                                  const Arguments& a) {
+  ExampleConfig config{.heads = a.Int("heads"),
+                       .head_dim = a.Int("head_dim"),
+                       .length = a.Int("length"),
+                       .seed = SeedOf(a)};
+  for (const auto& [key, value] : a.rest()) {
+    // As the command line spells them.
+    const std::string name = TextOf("an option's name", key);
+    PyObject* const p = value.ptr();
+    if (!PyUnicode_Check(p) && !PyLong_Check(p) && !PyFloat_Check(p)) {
+      RefuseType(name, "a string or a number", value);
+    }
+    config.options[name] = TextOf(name, nb::str(nb::borrow(value)));
+  }
+  return Compute([&] { return info.example(config); });
+}
+
+CheckReport CheckAny(const Arguments& a) {
+  const int64_t heads = a.Int("heads"), head_dim = a.Int("head_dim"),
+                length = a.Int("length");
+  const uint64_t seed = SeedOf(a);
+  const nb::handle encoding = a["encoding"];
   if (nb::isinstance<nb::str>(encoding)) {
-    const EncodingInfo& info = FindEncoding(nb::cast<std::string>(encoding));
-    const nb::gil_scoped_release release;
-    return Check(
-        info,
-        {.heads = heads, .head_dim = head_dim, .length = length, .seed = seed});
+    const EncodingInfo& info = FindEncoding(TextOf("encoding", encoding));
+    return Compute([&] {
+      return Check(info, {.heads = heads,
+                          .head_dim = head_dim,
+                          .length = length,
+                          .seed = seed});
+    });
   }
   const Encoding& position = EncodingOf(encoding);
-  const nb::gil_scoped_release release;
-  return Check(
-      position,
-      {.heads = heads, .head_dim = head_dim, .length = length, .seed = seed});
+  return Compute([&] {
+    return Check(
+        position,
+        {.heads = heads, .head_dim = head_dim, .length = length, .seed = seed});
+  });
 }
 
 std::string Text(const CheckReport& report) {
@@ -85,8 +104,8 @@ std::string Text(const CheckReport& report) {
 }
 
 void BindInfo(nb::module_& m) {
-  nb::class_<EncodingInfo>(m, "EncodingInfo", "One row of encodings().")
-      .def_prop_ro("name",
+  nb::class_<EncodingInfo> info(m, "EncodingInfo", "One row of encodings().");
+  info.def_prop_ro("name",
                    [](const EncodingInfo& i) { return std::string(i.name); })
       .def_prop_ro(
           "class_name",
@@ -111,19 +130,23 @@ void BindInfo(nb::module_& m) {
                    })
       .def_prop_ro("options",
                    [](const EncodingInfo& i) { return std::string(i.options); })
-      .def(
-          "example",
-          [](const EncodingInfo& info, int64_t heads, int64_t head_dim,
-             int64_t length, uint64_t seed, const nb::kwargs& options) {
-            return info.example(Config(heads, head_dim, length, seed, options));
-          },
-          "heads"_a = 8, "head_dim"_a = 64, "length"_a = 128, "seed"_a = 1,
-          "options"_a,
-          "A ready-made instance: formulas with their usual constants, tables "
-          "random. options: the encoding's own, see .options.")
       .def("__repr__", [](const EncodingInfo& i) {
         return "<" + std::string(i.name) + ": " + std::string(i.title) + ">";
       });
+  Method(info,
+         "example(heads: int = 8, head_dim: int = 64, length: int = 128, seed: "
+         "int = 1, **options: Any) -> Encoding",
+         "A ready-made instance: formulas with their usual constants, tables "
+         "random. options: the encoding's own, see .options.",
+         &Example);
+  info.def(
+      "__reduce__",
+      [](const EncodingInfo& i) {
+        return nb::make_tuple(
+            nb::module_::import_("locus._copies").attr("find"),
+            nb::make_tuple(std::string(i.name)));
+      },
+      nb::sig("def __reduce__(self) -> tuple"));
 }
 
 void BindCheck(nb::module_& m) {
@@ -140,74 +163,73 @@ void BindCheck(nb::module_& m) {
       .def("__repr__", [](const Property& p) {
         return "<" + p.name + ": " + std::string(VerdictName(p.verdict)) + ">";
       });
-  nb::class_<CheckReport>(m, "CheckReport", "What check() found.")
-      .def_ro("encoding", &CheckReport::encoding)
+  nb::class_<CheckReport> report(m, "CheckReport", "What check() found.");
+  report.def_ro("encoding", &CheckReport::encoding)
       .def_ro("properties", &CheckReport::properties)
-      .def(
-          "__getitem__",
-          [](const CheckReport& report, const std::string& name) {
-            return report.Find(name);
-          },
-          "name"_a)
       .def("__repr__", &Text);
-  m.def("check", &CheckAny, "encoding"_a, "heads"_a = 8, "head_dim"_a = 64,
-        "length"_a = 128, "seed"_a = 1,
-        "What an encoding can and cannot do, measured on random tokens: order, "
-        "uniqueness, relativity, decay and more. encoding: an instance, or a "
-        "name of encodings().");
+  Method(report, "__getitem__(name: str) -> Property",
+         "A property by its name.",
+         [](const CheckReport& self, const Arguments& a) {
+           return self.Find(a.Text("name"));
+         });
+  Function(m,
+           "check(encoding: Encoding | str, heads: int = 8, head_dim: int = "
+           "64, length: int = 128, seed: int = 1) -> CheckReport",
+           "What an encoding can and cannot do, measured on random tokens: "
+           "order, uniqueness, relativity, decay and more. encoding: an "
+           "instance, or a name of encodings().",
+           &CheckAny);
+}
+
+nb::dict Machine(const Arguments& a) {
+  const int threads = a.Threads();
+  const MachineLimits limits = Compute([&] { return MeasureMachine(threads); });
+  nb::dict result;
+  result["simd"] = std::string(SimdTarget());
+  result["fma_gflops"] = limits.fma_gflops;
+  result["read_gb_per_s"] = limits.read_gb_per_s;
+  result["copy_gb_per_s"] = limits.copy_gb_per_s;
+  result["update_gb_per_s"] = limits.update_gb_per_s;
+  return result;
+}
+
+std::string Explain(const Arguments& a) {
+  const Encoding& encoding = EncodingOf(a["encoding"]);
+  const int64_t heads = a.Int("heads"), head_dim = a.Int("head_dim"),
+                length = a.Int("length");
+  const bool causal = a.Flag("causal");
+  return Compute([&] {
+    const Shape shape = Shape::SelfAttention(heads, head_dim, length, causal);
+    return std::string(encoding.Name()) + "\n" +
+           Describe(encoding.Lower(shape).terms);
+  });
 }
 
 }  // namespace
 
 void BindList(nb::module_& m) {
   BindInfo(m);
-  m.def(
-      "encodings",
-      [] {
-        nb::list list;
-        for (const EncodingInfo& info : Encodings()) {
-          list.append(nb::cast(&info, nb::rv_policy::reference));
-        }
-        return list;
-      },
-      "Every encoding, with its formula, paper and properties.");
+  Function(m, "encodings() -> list[EncodingInfo]",
+           "Every encoding, with its formula, paper and properties.",
+           [](const Arguments&) {
+             nb::list list;
+             for (const EncodingInfo& info : Encodings()) {
+               list.append(nb::cast(&info, nb::rv_policy::reference));
+             }
+             return list;
+           });
   BindCheck(m);
-  m.def(
-      "machine",
-      [](std::optional<int> threads) {
-        MachineLimits limits;
-        const int n = ThreadsOf(threads);
-        {
-          const nb::gil_scoped_release release;
-          limits = MeasureMachine(n);
-        }
-        nb::dict result;
-        result["simd"] = std::string(SimdTarget());
-        result["fma_gflops"] = limits.fma_gflops;
-        result["read_gb_per_s"] = limits.read_gb_per_s;
-        result["copy_gb_per_s"] = limits.copy_gb_per_s;
-        result["update_gb_per_s"] = limits.update_gb_per_s;
-        return result;
-      },
-      "threads"_a = nb::none(),
-      "What this machine can do, measured now in some tenth of a second: "
-      "float32 "
-      "multiply-adds (GFLOP/s), and bandwidth of reading, copying and updating "
-      "in place (GB/s).");
-  m.def(
-      "explain",
-      [](const Encoding& encoding, int64_t heads, int64_t head_dim,
-         int64_t length, bool causal) {
-        return std::string(encoding.Name()) + "\n" +
-               Describe(encoding
-                            .Lower(Shape::SelfAttention(heads, head_dim, length,
-                                                        causal))
-                            .terms);
-      },
-      "encoding"_a, "heads"_a = 8, "head_dim"_a = 64, "length"_a = 128,
-      "causal"_a = false,
-      "The terms that an encoding becomes for a call of these sizes, in "
-      "words.");
+  Function(m, "machine(threads: int | None = None) -> dict",
+           "What this machine can do, measured now in some tenth of a second: "
+           "float32 multiply-adds (GFLOP/s), and bandwidth of reading, copying "
+           "and updating in place (GB/s).",
+           &Machine);
+  Function(m,
+           "explain(encoding: Encoding, heads: int = 8, head_dim: int = 64, "
+           "length: int = 128, causal: bool = False) -> str",
+           "The terms that an encoding becomes for a call of these sizes, in "
+           "words.",
+           &Explain);
 }
 
 }  // namespace locus::python

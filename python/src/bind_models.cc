@@ -1,24 +1,31 @@
 // from_config: real models' configs and checkpoints.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "arrays.h"
 #include "bind.h"
+#include "compute.h"
 #include "layout.h"
 #include "locus/checkpoint.h"
 #include "locus/locus.h"
 #include "locus/models.h"
+#include "numbers.h"
 #include "options.h"
+#include "signature.h"
+#include "values.h"
 
 namespace locus::python {
 namespace {
@@ -26,33 +33,41 @@ namespace {
 using models::LayerPosition;
 using models::NeededTensor;
 using models::Scheme;
-using nb::literals::operator""_a;
-
-constexpr Word<AngleMode> kAngles[] = {{"exact", AngleMode::kExact},
-                                       {"float32", AngleMode::kFloat32}};
 
 // A layer's position, and the tensors that its schemes are made of.
 struct ModelPosition {
   LayerPosition facts;
   std::shared_ptr<const Encoding> attention;  // null: tensors are missing
   std::shared_ptr<const Encoding> input;
+  // What it was read from, for copies: the text of a config.json, or nothing.
+  std::string json;
+  models::ReadOptions options;
 };
 
+// The path of a str or an object with __fspath__.
+std::string PathOf(const char* name, const char* wanted, nb::handle object) {
+  if (!nb::isinstance<nb::str>(object) && !nb::hasattr(object, "__fspath__")) {
+    RefuseType(name, wanted, object);
+  }
+  const nb::object path = nb::steal(PyOS_FSPath(object.ptr()));
+  if (!path.is_valid()) throw nb::python_error();
+  return TextOf(name, path);
+}
+
 // Where tensors come from: None, a checkpoint file, or name -> array.
-models::TensorLookup LookupOf(const nb::object& tensors,
+models::TensorLookup LookupOf(nb::handle tensors,
                               std::optional<models::Checkpoint>& file) {
   if (tensors.is_none()) return {};
   if (!nb::isinstance<nb::dict>(tensors)) {
-    const auto path = nb::cast<std::string>(
-        nb::module_::import_("os").attr("fspath")(tensors));
-    file = models::Checkpoint::Open(path);
+    file = models::Checkpoint::Open(
+        PathOf("tensors", "a path or a dict of arrays by name", tensors));
     return file->Lookup();
   }
   const auto dict = nb::borrow<nb::dict>(tensors);
   return [dict](const NeededTensor& need) {
     // A state_dict may put the model's own prefix before the name.
     for (const auto& [key, value] : dict) {
-      const auto name = nb::cast<std::string>(key);
+      const std::string name = TextOf("a name among tensors", key);
       if (name == need.name || name.ends_with("." + need.name)) {
         nb::object array = nb::borrow(value);
         if (nb::hasattr(array, "detach")) array = array.attr("detach")();
@@ -71,47 +86,44 @@ std::shared_ptr<const Encoding> BuildScheme(
   return models::Build(scheme, lookup);
 }
 
-bool EndsWith(const std::string& text, const char* end) {
-  return text.ends_with(end);
+// All of a file that was read once already.
+std::string FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
-LayerPosition Read(const nb::object& config,
-                   const models::ReadOptions& options) {
+// The facts, and the text that they come from unless that is a .gguf file.
+void Read(nb::handle config, ModelPosition& position) {
   if (nb::isinstance<nb::dict>(config)) {
-    const auto json = nb::cast<std::string>(
-        nb::module_::import_("json").attr("dumps")(config));
-    return models::FromConfig(json, options);
+    position.json =
+        TextOf("config", nb::module_::import_("json").attr("dumps")(config));
+    position.facts = models::FromConfig(position.json, position.options);
+    return;
   }
-  const nb::object os = nb::module_::import_("os");
-  if (!nb::isinstance<nb::str>(config) && !nb::hasattr(config, "__fspath__")) {
-    throw nb::type_error(
-        ("config must be a path or a dict, got " + TypeName(config)).c_str());
+  std::string path = PathOf("config", "a path or a dict", config);
+  const nb::object isdir =
+      nb::module_::import_("os").attr("path").attr("isdir");
+  if (nb::cast<bool>(isdir(path))) path += "/config.json";
+  if (path.ends_with(".gguf")) {
+    position.facts = models::FromGguf(path, position.options);
+    return;
   }
-  auto path = nb::cast<std::string>(os.attr("fspath")(config));
-  if (nb::cast<bool>(os.attr("path").attr("isdir")(path))) {
-    path += "/config.json";
-  }
-  if (EndsWith(path, ".gguf")) return models::FromGguf(path, options);
-  return models::FromConfigFile(path, options);
+  position.facts = models::FromConfigFile(path, position.options);
+  position.json = FileText(path);
 }
 
-ModelPosition FromConfig(const nb::object& config, int64_t layer,
-                         const nb::object& tensors,
-                         const std::optional<std::string>& part, bool lenient,
-                         int64_t length, std::pair<int64_t, int64_t> grid,
-                         const std::string& angles) {
-  models::ReadOptions options;
-  options.layer = layer;
-  options.part = part.value_or("");
-  options.lenient = lenient;
-  options.length = length;
-  options.grid_height = grid.first;
-  options.grid_width = grid.second;
-  options.angles = WordOf("angles", angles, kAngles);
+ModelPosition FromConfig(const Arguments& a) {
   ModelPosition position;
-  position.facts = Read(config, options);
+  models::ReadOptions& options = position.options;
+  options.layer = a.Int("layer");
+  options.part = a.TextOrNone("part").value_or("");
+  options.lenient = a.Flag("lenient");
+  options.length = a.Int("length");
+  std::tie(options.grid_height, options.grid_width) = a.IntPair("grid");
+  options.angles = a.Choice("angles", kAngles);
+  Read(a["config"], position);
   std::optional<models::Checkpoint> file;
-  const models::TensorLookup lookup = LookupOf(tensors, file);
+  const models::TensorLookup lookup = LookupOf(a["tensors"], file);
   position.attention = BuildScheme(position.facts.attention, lookup);
   position.input = BuildScheme(position.facts.input, lookup);
   return position;
@@ -130,6 +142,46 @@ std::shared_ptr<Encoding> Built(const std::shared_ptr<const Encoding>& encoding,
                             .c_str());
 }
 
+// An encoding of a layer as Python sees it, or None.
+nb::object AsObject(const std::shared_ptr<const Encoding>& encoding) {
+  if (!encoding) return nb::none();
+  return nb::cast(std::const_pointer_cast<Encoding>(encoding));
+}
+
+nb::tuple Reduced(const ModelPosition& p) {
+  if (p.json.empty()) {
+    throw nb::type_error(
+        "a LayerPosition of a .gguf file cannot be pickled or copied: pickle "
+        "its encoding and its options() instead");
+  }
+  const models::ReadOptions& o = p.options;
+  return nb::make_tuple(
+      nb::module_::import_("locus._copies").attr("rebuild_layer"),
+      nb::make_tuple(p.json, o.layer, o.part, o.lenient, o.length,
+                     o.grid_height, o.grid_width, WordFor(o.angles, kAngles),
+                     AsObject(p.attention), AsObject(p.input)));
+}
+
+ModelPosition RebuildLayer(std::string json, int64_t layer, std::string part,
+                           bool lenient, int64_t length, int64_t height,
+                           int64_t width, nb::handle angles,
+                           std::shared_ptr<Encoding> attention,
+                           std::shared_ptr<Encoding> input) {
+  ModelPosition position;
+  position.json = std::move(json);
+  position.options.layer = layer;
+  position.options.part = std::move(part);
+  position.options.lenient = lenient;
+  position.options.length = length;
+  position.options.grid_height = height;
+  position.options.grid_width = width;
+  position.options.angles = WordOf("angles", angles, kAngles);
+  position.facts = models::FromConfig(position.json, position.options);
+  position.attention = std::move(attention);
+  position.input = std::move(input);
+  return position;
+}
+
 nb::list Needs(const LayerPosition& facts) {
   nb::list list;
   for (const Scheme* scheme : {&facts.input, &facts.attention}) {
@@ -144,15 +196,69 @@ nb::list Needs(const LayerPosition& facts) {
   return list;
 }
 
-nb::dict CallOptions(const LayerPosition& facts) {
-  nb::dict options;
-  options["causal"] = facts.causal;
-  options["scale"] = facts.scale;
-  if (facts.window) {
-    options["window"] = nb::make_tuple(facts.window->left, facts.window->right);
+// Positions of a call, [length] or [batch, length], or none.
+struct Positions {
+  Positions(const char* name, nb::handle given)
+      : ids(IntegersOrNone(name, given, {{-1}, {-1, -1}})) {
+    if (given.is_none()) return;
+    for (const nb::handle size : nb::borrow<nb::tuple>(
+             nb::module_::import_("numpy").attr("shape")(given))) {
+      shape.push_back(nb::cast<size_t>(size));
+    }
   }
-  if (facts.softcap > 0.0) options["softcap"] = facts.softcap;
-  return options;
+
+  std::vector<int64_t> ids;
+  std::vector<size_t> shape;
+};
+
+// Segments in the shape of the positions that they were made of.
+nb::object SegmentArray(std::vector<int64_t> ids, const Positions& positions) {
+  auto kept = std::make_unique<std::vector<int64_t>>(std::move(ids));
+  const std::vector<size_t> shape = positions.shape.empty()
+                                        ? std::vector<size_t>{kept->size()}
+                                        : positions.shape;
+  int64_t* const data = kept->data();
+  const nb::capsule owner(kept.release(), [](void* p) noexcept {
+    delete static_cast<std::vector<int64_t>*>(p);
+  });
+  return nb::cast(
+      nb::ndarray<nb::numpy, int64_t>(data, shape.size(), shape.data(), owner));
+}
+
+nb::dict Keywords(const AttentionOptions& options) {
+  nb::dict keywords;
+  keywords["causal"] = options.causal;
+  keywords["scale"] = *options.scale;
+  if (options.window) {
+    keywords["window"] =
+        nb::make_tuple(options.window->left, options.window->right);
+  }
+  if (options.softcap > 0.0) keywords["softcap"] = options.softcap;
+  return keywords;
+}
+
+nb::dict CallOptions(const ModelPosition& layer, const Arguments& a) {
+  const nb::handle q_positions = a["q_positions"];
+  const nb::handle k_positions = a["k_positions"];
+  const Positions q("q_positions", q_positions), k("k_positions", k_positions);
+  std::optional<int64_t> q_len = a.IntOrNone("q_len");
+  std::optional<int64_t> k_len = a.IntOrNone("k_len");
+  if (!q_len && !q.shape.empty()) q_len = q.shape.back();
+  if (!k_len && !k.shape.empty()) k_len = k.shape.back();
+  if (!q_len && !k_len) return Keywords(layer.facts.CallOptions());
+  models::TokenOptions call = layer.facts.CallOptions(
+      models::CallTokens{.q_len = q_len ? *q_len : *k_len,
+                         .k_len = k_len ? *k_len : *q_len,
+                         .q_positions = q.ids,
+                         .k_positions = k.ids});
+  nb::dict keywords = Keywords(call.options);
+  if (!q_positions.is_none()) keywords["q_positions"] = q_positions;
+  if (!k_positions.is_none()) keywords["k_positions"] = k_positions;
+  if (!call.q_segments.empty()) {
+    keywords["q_segments"] = SegmentArray(std::move(call.q_segments), q);
+    keywords["k_segments"] = SegmentArray(std::move(call.k_segments), k);
+  }
+  return keywords;
 }
 
 nb::object Rotary(const LayerPosition& facts) {
@@ -178,12 +284,25 @@ auto Fact(T LayerPosition::*member) {
 }
 
 void BindPosition(nb::module_& m) {
-  nb::class_<ModelPosition>(
+  nb::class_<ModelPosition> type(
       m, "LayerPosition",
       "The positions of one layer of a model, from from_config. It may be "
       "passed wherever an encoding is; options() has the rest of the call:\n\n"
-      "    locus.attention(q, k, v, layer.encoding, **layer.options())")
-      .def_prop_ro(
+      "    locus.attention(q, k, v, layer.encoding, **layer.options())");
+  Method(type,
+         "options(q_len: int | None = None, k_len: int | None = None, *, "
+         "q_positions: Any | None = None, k_positions: Any | None = None) -> "
+         "dict",
+         "causal, scale, window and softcap, as keywords of attention. A layer "
+         "that attends in chunks (Llama 4) needs the lengths of the call, or "
+         "its positions, which are then among the keywords; chunks become "
+         "segments, or a window where all queries have one position.",
+         &CallOptions);
+  type.def("__reduce__", &Reduced, nb::sig("def __reduce__(self) -> tuple"));
+  m.def("_rebuild_layer", &RebuildLayer, nb::arg(), nb::arg(), nb::arg(),
+        nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
+        nb::arg().none());
+  type.def_prop_ro(
           "encoding",
           [](const ModelPosition& p) {
             return Built(p.attention, p.facts.attention);
@@ -193,10 +312,6 @@ void BindPosition(nb::module_& m) {
           "input",
           [](const ModelPosition& p) { return Built(p.input, p.facts.input); },
           "What is added to x.")
-      .def(
-          "options",
-          [](const ModelPosition& p) { return CallOptions(p.facts); },
-          "causal, scale, window and softcap, as keywords of attention.")
       .def_prop_ro(
           "needs", [](const ModelPosition& p) { return Needs(p.facts); },
           "Tensors of the checkpoint that the schemes are made of.")
@@ -240,61 +355,70 @@ const Encoding* EncodingOfModel(nb::handle object) {
   return Built(position->attention, position->facts.attention).get();
 }
 
+namespace {
+
+nb::object Convert(const Arguments& a) {
+  const nb::handle weight = a["weight"];
+  const Borrowed in("weight", weight);
+  const int64_t head_dim = a.Int("head_dim");
+  const models::HeadRows rows{
+      .heads = a.Int("heads"),
+      .head_dim = head_dim,
+      .rotary_dim = a.IntOrNone("rotary_dim").value_or(head_dim),
+      .first_channel = a.Int("first_channel")};
+  const PairLayout from = a.Choice("from_layout", kLayouts),
+                   to = a.Choice("to_layout", kLayouts);
+  return ToArray(
+      Compute([&] { return models::ConvertLayout(in, rows, from, to); }),
+      weight);
+}
+
+nb::list FamilyList(const Arguments& /*none*/) {
+  nb::list list;
+  for (const models::FamilyInfo& family : models::Families()) {
+    nb::dict row;
+    row["name"] = std::string(family.name);
+    nb::list types;
+    for (const std::string_view type : family.model_types) {
+      types.append(std::string(type));
+    }
+    row["model_types"] = types;
+    row["scheme"] = std::string(family.scheme);
+    row["traps"] = std::string(family.traps);
+    list.append(row);
+  }
+  return list;
+}
+
+}  // namespace
+
 void BindModels(nb::module_& m) {
   BindPosition(m);
-  m.def(
-      "from_config", &FromConfig, "config"_a, "layer"_a = 0, nb::kw_only(),
-      "tensors"_a = nb::none(), "part"_a = nb::none(), "lenient"_a = false,
-      "length"_a = 0, "grid"_a = std::pair<int64_t, int64_t>{0, 0},
-      "angles"_a = "exact",
+  Function(
+      m,
+      "from_config(config: Any, layer: int = 0, *, tensors: Any | None = None, "
+      "part: str | None = None, lenient: bool = False, length: int = 0, grid: "
+      "tuple[int, int] = (0, 0), angles: str = 'exact') -> LayerPosition",
       "The positions of a layer of a real model, exactly, or a ValueError.\n\n"
       "config: a Hugging Face config.json (path, folder or dict) or a .gguf "
       "file. A position-related key that nothing uses is an error naming it; "
       "lenient makes it a warning. tensors: for schemes made of weights "
       "(learned tables, T5's bias), a .safetensors or .gguf file, or a dict "
       "such as a state_dict. part: \"encoder\" or \"decoder\" where a model "
-      "has "
-      "both. length: positions that tables made from sinusoids must serve. "
+      "has both. length: positions that tables made from sinusoids must serve. "
       "grid: (height, width) of an image in patches, if not as trained. "
-      "angles: \"float32\" for parity with the arithmetic of Hugging Face.");
-  m.def(
-      "convert_layout",
-      [](const nb::object& weight, int64_t heads, int64_t head_dim,
-         const std::string& from, const std::string& to,
-         std::optional<int64_t> rotary_dim, int64_t first_channel) {
-        const Borrowed in("weight", weight);
-        const models::HeadRows rows{.heads = heads,
-                                    .head_dim = head_dim,
-                                    .rotary_dim = rotary_dim.value_or(head_dim),
-                                    .first_channel = first_channel};
-        return ToArray(
-            models::ConvertLayout(in, rows, LayoutOf(from), LayoutOf(to)),
-            weight);
-      },
-      "weight"_a, "heads"_a, "head_dim"_a, nb::kw_only(), "from_layout"_a,
-      "to_layout"_a, "rotary_dim"_a = nb::none(), "first_channel"_a = 0,
-      "The rows of a q or k projection [heads * head_dim, in] (or its bias) "
-      "reordered from one pair layout to the other. k has its own number of "
-      "heads where heads are grouped.");
-  m.def(
-      "families",
-      [] {
-        nb::list list;
-        for (const models::FamilyInfo& family : models::Families()) {
-          nb::dict row;
-          row["name"] = std::string(family.name);
-          nb::list types;
-          for (const std::string_view type : family.model_types) {
-            types.append(std::string(type));
-          }
-          row["model_types"] = types;
-          row["scheme"] = std::string(family.scheme);
-          row["traps"] = std::string(family.traps);
-          list.append(row);
-        }
-        return list;
-      },
-      "The model families that from_config knows.");
+      "angles: \"float32\" for parity with the arithmetic of Hugging Face.",
+      &FromConfig);
+  Function(m,
+           "convert_layout(weight: Any, heads: int, head_dim: int, *, "
+           "from_layout: str, to_layout: str, rotary_dim: int | None = None, "
+           "first_channel: int = 0) -> Any",
+           "The rows of a q or k projection [heads * head_dim, in] (or its "
+           "bias) reordered from one pair layout to the other. k has its own "
+           "number of heads where heads are grouped.",
+           &Convert);
+  Function(m, "families() -> list[dict]",
+           "The model families that from_config knows.", &FamilyList);
 }
 
 }  // namespace locus::python

@@ -4,6 +4,7 @@
 
 #include "bind.h"
 #include "locus/threads.h"
+#include "signature.h"
 
 namespace locus::python {
 namespace {
@@ -31,9 +32,10 @@ bool UseOpenMp() {
 }  // namespace
 
 void BindThreads(nanobind::module_& m) {
-  m.def("use_openmp", &UseOpenMp,
-        "Works on the threads of the OpenMP library that the process has "
-        "loaded from now on, if there is one, and tells whether.");
+  Function(m, "use_openmp() -> bool",
+           "Works on the threads of the OpenMP library that the process has "
+           "loaded from now on, if there is one, and tells whether.",
+           [](const Arguments&) { return UseOpenMp(); });
 }
 
 }  // namespace locus::python

@@ -1,19 +1,15 @@
 #ifndef LOCUS_PYTHON_SRC_LAYOUT_H_
 #define LOCUS_PYTHON_SRC_LAYOUT_H_
 
-#include <string>
-
 #include "locus/terms.h"
-#include "options.h"
+#include "words.h"
 
 namespace locus::python {
 
-inline PairLayout LayoutOf(const std::string& layout) {
-  static constexpr Word<PairLayout> kLayouts[] = {
-      {"interleaved", PairLayout::kInterleaved},
-      {"halves", PairLayout::kHalves}};
-  return WordOf("layout", layout, kLayouts);
-}
+inline constexpr Word<PairLayout> kLayouts[] = {
+    {"interleaved", PairLayout::kInterleaved}, {"halves", PairLayout::kHalves}};
+inline constexpr Word<AngleMode> kAngles[] = {{"exact", AngleMode::kExact},
+                                              {"float32", AngleMode::kFloat32}};
 
 }  // namespace locus::python
 

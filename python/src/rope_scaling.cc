@@ -6,9 +6,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
-#include "arrays.h"
+#include "numbers.h"
+#include "values.h"
 
 namespace locus::python {
 namespace {
@@ -24,18 +27,18 @@ class Fields {
     if (!dict_.contains(key)) return std::nullopt;
     const nb::object value = dict_[key];
     if (value.is_none()) return std::nullopt;
-    T result;
-    // True is an int to Python, and never a length or a factor.
-    const bool wrong_bool =
-        PyBool_Check(value.ptr()) && !std::is_same_v<T, bool>;
-    if (wrong_bool || !nb::try_cast<T>(value, result)) {
-      PyErr_Clear();
-      throw nb::type_error(
-          (std::string("scaling[\"") + key +
-           "\"] has the wrong type: " + nb::cast<std::string>(nb::repr(value)))
-              .c_str());
+    const std::string name = std::string("scaling[\"") + key + "\"]";
+    if constexpr (std::is_same_v<T, bool>) {
+      return FlagOf(name.c_str(), value);
+    } else if constexpr (std::is_same_v<T, int64_t>) {
+      return IntOf(name, value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return RealOf(name, value);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return TextOf(name, value);
+    } else {
+      return RealRow(name.c_str(), value);
     }
-    return result;
   }
   template <typename T>
   T Need(const char* key) {
@@ -48,7 +51,7 @@ class Fields {
   }
   void Done(const std::string& kind) const {
     for (const auto& [key, value] : dict_) {
-      const auto name = nb::cast<std::string>(nb::str(key));
+      const std::string name = TextOf("a key of scaling", key);
       if (used_.contains(name)) continue;
       throw nb::value_error(
           ("scaling of the type \"" + kind + "\" does not use \"" + name + '"')
@@ -128,9 +131,7 @@ DynamicScaling Dynamic(Fields& fields) {
 void ReadScaling(nb::handle scaling, RopeOptions& options) {
   if (scaling.is_none()) return;
   if (!nb::isinstance<nb::dict>(scaling)) {
-    throw nb::type_error(
-        ("scaling must be a dict as in config.json, got " + TypeName(scaling))
-            .c_str());
+    RefuseType("scaling", "a dict as in config.json", scaling);
   }
   Fields fields(nb::borrow<nb::dict>(scaling));
   const auto new_name = fields.Find<std::string>("rope_type");
@@ -171,6 +172,86 @@ void ReadScaling(nb::handle scaling, RopeOptions& options) {
             .c_str());
   }
   fields.Done(kind);
+}
+
+namespace {
+
+// Leaves out what is absent.
+void Set(nb::dict& dict, const char* key, const std::optional<double>& value) {
+  if (value) dict[key] = *value;
+}
+
+nb::object DictOf(const std::monostate& /*none*/) { return nb::none(); }
+
+nb::object DictOf(const LinearScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "linear";
+  dict["factor"] = s.factor;
+  return dict;
+}
+
+nb::object DictOf(const DynamicScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "dynamic";
+  dict["factor"] = s.factor;
+  dict["max_position_embeddings"] = s.max_length;
+  return dict;
+}
+
+nb::object DictOf(const AlphaScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "alpha";
+  dict["alpha"] = s.alpha;
+  return dict;
+}
+
+nb::object DictOf(const YarnScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "yarn";
+  dict["factor"] = s.factor;
+  dict["original_max_position_embeddings"] = s.original_length;
+  dict["beta_fast"] = s.beta_fast;
+  dict["beta_slow"] = s.beta_slow;
+  dict["truncate"] = s.truncate;
+  Set(dict, "attention_factor", s.attention_factor);
+  Set(dict, "mscale", s.mscale);
+  Set(dict, "mscale_all_dim", s.mscale_all_dim);
+  return dict;
+}
+
+nb::object DictOf(const LongRopeScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "longrope";
+  dict["short_factor"] = s.short_factor;
+  dict["long_factor"] = s.long_factor;
+  dict["original_max_position_embeddings"] = s.original_length;
+  dict["factor"] = s.factor;
+  Set(dict, "attention_factor", s.attention_factor);
+  return dict;
+}
+
+nb::object DictOf(const Llama3Scaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "llama3";
+  dict["factor"] = s.factor;
+  dict["low_freq_factor"] = s.low_freq_factor;
+  dict["high_freq_factor"] = s.high_freq_factor;
+  dict["original_max_position_embeddings"] = s.original_length;
+  return dict;
+}
+
+nb::object DictOf(const ProportionalScaling& s) {
+  nb::dict dict;
+  dict["rope_type"] = "proportional";
+  dict["partial_rotary_factor"] = s.partial;
+  dict["factor"] = s.factor;
+  return dict;
+}
+
+}  // namespace
+
+nb::object ScalingDict(const RopeScaling& scaling) {
+  return std::visit([](const auto& s) { return DictOf(s); }, scaling);
 }
 
 }  // namespace locus::python

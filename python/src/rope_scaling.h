@@ -13,6 +13,9 @@ namespace locus::python {
 // key that the scaling does not read is an error that names it.
 void ReadScaling(nanobind::handle scaling, RopeOptions& options);
 
+// The dict that ReadScaling reads as this scaling; None for no scaling.
+nanobind::object ScalingDict(const RopeScaling& scaling);
+
 }  // namespace locus::python
 
 #endif  // LOCUS_PYTHON_SRC_ROPE_SCALING_H_

@@ -37,7 +37,10 @@ def attention(
         given = default if given is None else np.asarray(given)
         return np.broadcast_to(given, (batch, length))
 
-    m_all = rows(q_positions, q_len, np.arange(q_len) + max(k_len - q_len, 0))
+    ends = np.full((batch, 1), k_len)
+    if key_lengths is not None:
+        ends = np.asarray(key_lengths)[:, None]
+    m_all = rows(q_positions, q_len, np.arange(q_len) + np.maximum(ends - q_len, 0))
     n_all = rows(k_positions, k_len, np.arange(k_len))
     q_seg = rows(q_segments, q_len, np.zeros(q_len, int))
     k_seg = rows(k_segments, k_len, np.zeros(k_len, int))

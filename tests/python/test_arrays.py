@@ -121,7 +121,7 @@ KEYWORDS = {
     ),
     "position type": (
         TypeError,
-        "must be integers.*float64",
+        "an element of k_positions must be an integer, got 0.0",
         {"k_positions": [0.0, 1, 2, 3, 4]},
     ),
     "lengths": (ValueError, "9", {"key_lengths": [9]}),

@@ -30,6 +30,7 @@ OPTIONS = {
     "softcap": {"softcap": 3.0},
     "lengths": {"key_lengths": [23, 9]},
     "no keys for one": {"key_lengths": [0, 9]},
+    "causal lengths": {"key_lengths": [23, 9], "causal": True},
     "positions": {
         "q_positions": 100_003 + 2 * np.arange(17),
         "k_positions": 100_000 + 3 * np.arange(23),

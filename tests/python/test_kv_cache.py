@@ -83,3 +83,20 @@ def test_mistakes():
         cache.append(normal(1, 3, 4, 16), normal(1, 3, 4, 16))
     with pytest.raises(TypeError, match="k is float64"):
         cache.append(np.zeros((1, 2, 4, 16)), normal(1, 2, 4, 16))
+
+
+@pytest.mark.parametrize("queries", [1, 3, 12])
+def test_key_lengths_are_those_of_attention(queries):
+    """A sequence ends at its key length, for attention and decode alike."""
+    rope = locus.Rope(16, "halves")
+    lengths = [12, 7, 2, 0]
+    q, k, v = normal(4, 2, queries, 16), normal(4, 2, 12, 16), normal(4, 2, 12, 16)
+    cache = locus.KvCache(2, 16, batch=4)
+    cache.append(k, v, rope)
+    given = {"causal": True, "key_lengths": lengths}
+    attended = locus.attention(q, k, v, rope, **given)
+    np.testing.assert_allclose(cache.decode(q, rope, **given), attended, atol=2e-6)
+    for b, n in enumerate(lengths):
+        one = slice(b, b + 1)
+        cut = locus.attention(q[one], k[one, :, :n], v[one, :, :n], rope, causal=True)
+        naive.close(attended[one], cut, dim=16)

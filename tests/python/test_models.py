@@ -77,6 +77,59 @@ def test_strict():
         locus.from_config(pathlib.Path("missing.json"))
 
 
+LLAMA4 = {
+    "model_type": "llama4_text",
+    "hidden_size": 64,
+    "head_dim": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 64,
+    "attention_chunk_size": 5,
+}
+
+
+def test_options_keep_chunks():
+    layer = locus.from_config(LLAMA4)
+    assert layer.chunk == 5
+    with pytest.raises(ValueError, match=r"chunks of 5 positions.*lengths or the pos"):
+        layer.options()
+    assert "q_segments" not in locus.from_config(LLAMA4, layer=3).options()
+    q, k, v = normal(2, 4, 13, 16), normal(2, 2, 13, 16), normal(2, 2, 13, 16)
+    chunks = np.arange(13) // 5
+    want = locus.attention(
+        q, k, v, layer.encoding, causal=True, q_segments=chunks, k_segments=chunks
+    )
+    got = locus.attention(q, k, v, layer.encoding, **layer.options(13))
+    np.testing.assert_array_equal(got, want)
+    # The last tokens of the same sequence, and one token alone.
+    tail = layer.options(4, 13)
+    got = locus.attention(q[:, :, 9:], k, v, layer.encoding, **tail)
+    np.testing.assert_allclose(got, want[:, :, 9:], rtol=0, atol=1e-6)
+    one = layer.options(1, 13)
+    assert one["window"] == (2, 0) and "q_segments" not in one
+    got = locus.attention(q[:, :, 12:], k, v, layer.encoding, **one)
+    np.testing.assert_allclose(got, want[:, :, 12:], rtol=0, atol=1e-6)
+    cache = locus.KvCache(2, 16, batch=2)
+    cache.append(k, v, layer.encoding)
+    got = cache.decode(q[:, :, 12:], layer.encoding, **one)
+    np.testing.assert_allclose(got, want[:, :, 12:], rtol=0, atol=1e-6)
+    # Positions are among the keywords, in their own shape.
+    positions = np.arange(13) + np.array([[7], [0]])
+    moved = layer.options(q_positions=positions, k_positions=positions)
+    np.testing.assert_array_equal(moved["q_segments"], positions // 5)
+    got = locus.attention(q, k, v, layer.encoding, **moved)
+    np.testing.assert_allclose(got[1], want[1], rtol=0, atol=1e-6)
+    assert np.abs(got[0] - want[0]).max() > 0.1
+
+
+def test_infinity_in_other_fields():
+    config = {**LLAMA, "time_step_limit": [0.0, float("inf")]}
+    assert locus.from_config(config).options() == locus.from_config(LLAMA).options()
+    with pytest.raises(ValueError, match='rope_theta must be a number, got "Infinity"'):
+        locus.from_config({**LLAMA, "rope_theta": float("inf")})
+
+
 def test_families():
     types = [t for f in locus.families() for t in f["model_types"]]
     assert len(types) == len(set(types)) and {"llama", "t5", "bloom"} <= set(types)
@@ -102,3 +155,24 @@ def test_convert_layout(heads):
         halves, heads, 16, from_layout="halves", to_layout="interleaved"
     )
     np.testing.assert_array_equal(back, w)
+
+
+@pytest.mark.parametrize(
+    ("heads", "options"),
+    [
+        (2**60 + 1, {}),  # times 16 is 16 modulo 2^64
+        (2**63 - 1, {}),
+        (1, {"first_channel": 2**63 - 2}),
+        (1, {"rotary_dim": 2**63 - 2}),
+    ],
+)
+def test_convert_layout_refuses_sizes_that_overflow(heads, options):
+    with pytest.raises(ValueError, match=f"{heads} heads of 16 channels"):
+        locus.convert_layout(
+            np.zeros((16, 8), "f4"),
+            heads,
+            16,
+            from_layout="halves",
+            to_layout="interleaved",
+            **options,
+        )

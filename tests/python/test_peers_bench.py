@@ -152,6 +152,10 @@ def test_refusals(tmp_path):
     )
     code, error = said("--json", str(tmp_path / "none" / "a.json"))
     assert code == 2 and "there is no folder" in error
+    os.mkfifo(tmp_path / "pipe.png")
+    for flag in ("--json", "--chart"):
+        code, error = said(flag, str(tmp_path / "pipe.png"))
+        assert code == 2 and "it exists and is not a regular file" in error
     code, error = said("--only", "(")
     assert code == 2 and "'(' is not a regular expression" in error
 

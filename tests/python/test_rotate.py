@@ -115,6 +115,24 @@ def test_several_coordinates():
     np.testing.assert_allclose(got, want, rtol=0, atol=4 * EPS * np.abs(x).max())
 
 
+def test_axial_frequencies():
+    x = np.ones((1, 1, 1, 16), np.float32)
+
+    def angles(position, **options):
+        turned = locus.rotate(x, locus.Rope2D(16, "halves", 4, **options), [position])
+        first, second = turned[0, 0, 0].reshape(2, 8)
+        return np.arctan2(second, first) - np.pi / 4
+
+    whole = 10000.0 ** (-np.arange(8) / 8)
+    none = np.zeros(4)
+    rows, odd = whole[0::2], whole[1::2]
+    for options, columns in ({}, rows), ({"frequencies": "alternating"}, odd):
+        np.testing.assert_allclose(angles(4, **options), [*rows, *none], atol=1e-6)
+        np.testing.assert_allclose(angles(1, **options), [*none, *columns], atol=1e-6)
+    with pytest.raises(ValueError, match='frequencies must be "shared" or'):
+        locus.Rope2D(16, "halves", 4, frequencies="odd")
+
+
 def test_mistakes():
     x = normal(1, 2, 5, 32)
     rope = locus.Rope(32, "halves")

@@ -21,3 +21,9 @@ add_test(NAME python.wheel COMMAND ${python_tests}/wheel.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/wheel ${Python_EXECUTABLE})
 set_tests_properties(python.lint python.format python.wheel PROPERTIES LABELS python)
 set_tests_properties(python.wheel PROPERTIES RUN_SERIAL TRUE TIMEOUT 1800)
+
+# A minute of random calls; longer by the command itself, with --seconds.
+add_test(NAME python.boundary_fuzz COMMAND ${Python_EXECUTABLE} -B
+  ${python_tests}/fuzz_boundary.py --seconds 60 --seed 1)
+set_tests_properties(python.boundary_fuzz PROPERTIES LABELS python
+  ENVIRONMENT "${python_path}" TIMEOUT 1200)
