@@ -12,13 +12,28 @@ from .module import EncodingModule, FixedModule
 
 
 class Alibi(FixedModule):
-    """B = -slope_h |m - n|, slope_h = 2^(-bias_max h / heads) (Press et al., 2022)."""
+    """B = -slope_h |m - n|, slope_h = 2^(-bias_max h / heads) (Press et al., 2022).
+
+    slopes [heads] replace these, future_slopes those towards later keys.
+    """
 
     def __init__(
-        self, heads: int, bias_max: float = 8.0, slopes: Sequence[float] | None = None
+        self,
+        heads: int,
+        bias_max: float = 8.0,
+        slopes: Sequence[float] | None = None,
+        future_slopes: Sequence[float] | None = None,
     ) -> None:
-        given = None if slopes is None else [float(s) for s in slopes]
-        super().__init__(heads=heads, bias_max=bias_max, slopes=given)
+        super().__init__(
+            heads=heads,
+            bias_max=bias_max,
+            slopes=_floats(slopes),
+            future_slopes=_floats(future_slopes),
+        )
+
+
+def _floats(values: Sequence[float] | None) -> list[float] | None:
+    return None if values is None else [float(x) for x in values]
 
 
 class T5Bias(EncodingModule):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import locus
+from locus import _locus
 
 from . import kinds, ops
 from .raw import integers, raw
@@ -38,6 +40,7 @@ def attention(
     key_lengths: Tensor | Sequence[int] | None = None,
     q_segments: Tensor | Sequence[int] | None = None,
     k_segments: Tensor | Sequence[int] | None = None,
+    by_index: bool = False,
     return_lse: bool = False,
     threads: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -51,17 +54,23 @@ def attention(
     inputs and outputs grows with the length, not with its square.
 
     encoding: a module of `locus.torch`, what `encoding(...)` makes of tensors, an
-      encoding of `locus` (whose tables are then constants), or None.
+      encoding of `locus` (whose tables are then constants), a LayerPosition of
+      `locus.from_config`, which stands for its encoding, or None.
     causal: a query sees keys at positions up to its own.
     scale: of the dot products; None: the encoding's own, usually 1 / sqrt(D).
     window: w: offsets m - n below w, and above -w unless causal; or
       (left, right): -right <= m - n <= left.
     softcap: s becomes softcap tanh(s / softcap).
     q_positions, k_positions: int64 [L] or [B, L]. Without them keys count from
-      0 and the queries end where the keys end.
-    key_lengths: [B], only the first keys of a sequence exist.
+      0 and the queries end where the keys of their sequence end.
+    key_lengths: [B], only the first keys of a sequence exist; the result is that
+      of the sequence with its keys cut off there.
     q_segments, k_segments: int64 [L] or [B, L]; tokens see their own segment.
-    return_lse: also return ln sum exp(s), float32 [B, Hq, Lq], without gradient.
+    by_index: causal and window compare indices, which are the default positions,
+      instead of the positions given; for MRope with videos.
+    return_lse: also return ln sum exp(s), float32 [B, Hq, Lq]. It has no gradient
+      yet: a backward pass that asks for one raises NotImplementedError, so use
+      lse.detach() where it is data.
     threads: None takes torch.get_num_threads(). Results do not depend on it.
 
     A query that sees no key gives zeros and lse = -inf. Under autocast q, k and v
@@ -76,8 +85,14 @@ def attention(
         raise TypeError(
             f"q, k and v must have one type, got {q.dtype}, {k.dtype} and {v.dtype}"
         )
+    if not torch.compiler.is_compiling():
+        causal, scale, softcap, return_lse, threads = _locus._plain_options(
+            causal, scale, softcap, return_lse, threads
+        )
     kind, params, native = kinds.resolve(encoding)
     left, right = _window(window, causal)
+    if left is not None and not torch.compiler.is_compiling():
+        left, right = _locus._int_pair("window", (left, right))
     tensors = (
         _integers("q_positions", q_positions),
         _integers("k_positions", k_positions),
@@ -92,6 +107,7 @@ def attention(
             raw(v),
             native if native is not None else kinds.build(kind, params),
             causal=causal,
+            by_index=by_index,
             scale=scale,
             window=None if left is None else (left, right),
             softcap=softcap,
@@ -107,9 +123,10 @@ def attention(
     if native is not None:
         kind, _holder = kinds.hold(native)
     out, lse = ops.attention_op(
-        q, k, v, params, kind, causal, scale, left, right, softcap, *tensors, threads
+        *(q, k, v, params, kind, causal, by_index, scale, left, right, softcap),
+        *(*tensors, threads),
     )
-    return (out, lse.detach()) if return_lse else out
+    return (out, lse) if return_lse else out
 
 
 def rotate(
@@ -124,6 +141,8 @@ def rotate(
     `inverse` undoes the rotation, gain included.
     """
     _check("x", x, _ROTATED)
+    if not torch.compiler.is_compiling():
+        inverse = _locus._flag("inverse", inverse)
     kind, params, native = kinds.resolve(encoding)
     if params or (kind == kinds.NO_ENCODING and native is None):
         raise TypeError(f"rotate needs a rotary encoding, got {encoding!r}")
@@ -142,6 +161,8 @@ def _check(name: str, x: Tensor, dtypes: dict[torch.dtype, str] = _DTYPES) -> No
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
     if x.device.type != "cpu":
         raise ValueError(f"{name} must be on the CPU, got device {x.device}")
+    if x.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got {x.layout}; pass {name}.to_dense()")
     if x.dtype not in dtypes:
         raise TypeError(
             f"{name} must be {', '.join(dtypes.values())}, got {x.dtype}; "
@@ -175,23 +196,39 @@ def _window(
     """(left, right), inclusive; (None, None) without a window."""
     if window is None:
         return None, None
-    if isinstance(window, int):
-        if window < 1:
+    if not isinstance(window, (tuple, list)):
+        width = _integer(window)
+        if width < 1:
             raise ValueError(f"window must be at least 1, got {window}")
-        return window - 1, 0 if causal else window - 1
-    left, right = window
-    return int(left), int(right)
+        return width - 1, 0 if causal else width - 1
+    if len(window) != 2:
+        raise ValueError(
+            f"window must be an integer or a pair (left, right), got {window!r}"
+        )
+    return _integer(window[0]), _integer(window[1])
+
+
+def _integer(x: Any) -> int:
+    """An end of a window; numbers of NumPy count, fractions and bools do not."""
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise TypeError(
+            f"window must be an integer or a pair (left, right) of integers, got {x!r}"
+        )
+    return operator.index(x)
 
 
 def _integers(name: str, x: Tensor | Sequence[int] | None) -> Tensor | None:
     if x is None:
         return None
     if not isinstance(x, Tensor):
-        x = torch.as_tensor(x)
+        compiling = torch.compiler.is_compiling()
+        x = torch.as_tensor(x if compiling else _locus._integers(name, x))
     if x.device.type != "cpu":
         raise ValueError(f"{name} must be on the CPU, got device {x.device}")
     if x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool:
         raise TypeError(f"{name} must be integers, got {x.dtype}")
+    if x.dtype == torch.uint64 and bool((x.view(torch.int64) < 0).any()):
+        raise ValueError(f"{name} has values beyond int64")
     return x.to(torch.int64)
 
 

@@ -128,8 +128,9 @@ def build(kind: str, params: list[Tensor]) -> Any:
 def resolve(encoding: Any) -> tuple[str, list[Tensor], Any]:
     """(kind, params, native) of whatever a user passes as an encoding.
 
-    Accepts None, an `Encoding`, a module with `encoding()`, or an encoding of
-    `locus`. `native` is that encoding itself, else None.
+    Accepts None, an `Encoding`, a module with `encoding()`, an encoding of `locus`
+    or a LayerPosition, which stands for its encoding. `native` is the encoding of
+    `locus` itself, else None.
     """
     if encoding is None:
         return NO_ENCODING, [], None
@@ -143,11 +144,13 @@ def resolve(encoding: Any) -> tuple[str, list[Tensor], Any]:
         return resolve(make())
     if isinstance(encoding, Encoding):
         return encoding.kind, encoding.params, None
+    if isinstance(encoding, locus.LayerPosition):
+        encoding = encoding.encoding
     if isinstance(encoding, locus.Encoding):
         return NO_ENCODING, [], encoding
     raise TypeError(
-        f"encoding must be a module of locus.torch, an encoding of locus or None, "
-        f"got {type(encoding).__name__}"
+        f"encoding must be a module of locus.torch, an encoding or LayerPosition of "
+        f"locus or None, got {type(encoding).__name__}"
     )
 
 

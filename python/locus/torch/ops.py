@@ -27,18 +27,20 @@ from .raw import threads as _threads
 # The options of a call, as arguments of an operator. The window is inclusive and
 # has both ends or none; threads = None takes torch.get_num_threads().
 _OPTIONS = (
-    "bool causal, float? scale, int? window_left, int? window_right, "
-    "float? softcap, Tensor? q_positions, Tensor? k_positions, "
+    "bool causal, bool by_index, float? scale, int? window_left, "
+    "int? window_right, float? softcap, Tensor? q_positions, Tensor? k_positions, "
     "Tensor? key_lengths, Tensor? q_segments, Tensor? k_segments, int? threads"
 )
 
 
 def _keywords(
-    causal, scale, left, right, softcap, q_pos, k_pos, lengths, q_seg, k_seg, threads
-) -> dict[str, Any]:
+    causal, by_index, scale, left, right, softcap,
+    q_pos, k_pos, lengths, q_seg, k_seg, threads,
+) -> dict[str, Any]:  # fmt: skip
     """The keywords of locus.attention for the arguments of an operator."""
     return {
         "causal": causal,
+        "by_index": by_index,
         "scale": scale,
         "window": None if left is None else (left, right),
         "softcap": softcap,
@@ -78,15 +80,30 @@ def _(q, k, v, params, kind, *options):
     return out, q.new_empty(batch, heads, length, dtype=torch.float32)
 
 
+def refuse_lse_gradient(d_lse: Tensor | None) -> None:
+    """lse has no gradient yet. Unused, or used as data, it gets zeros at most.
+
+    This is told when the values are there: a compiled graph asks for the gradient
+    of every output, whether the loss depends on it or not.
+    """
+    if d_lse is not None and bool(d_lse.any()):
+        raise NotImplementedError(
+            "locus.torch has no gradient of lse, and what was computed from it asks "
+            "for one; use lse.detach() where it is data"
+        )
+
+
 @torch.library.custom_op(
     "locus::attention_backward",
     mutates_args=(),
     device_types="cpu",
-    schema="(Tensor d_out, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-    f"Tensor[] params, str kind, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor[])",
+    schema="(Tensor d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, "
+    f"Tensor lse, Tensor[] params, str kind, {_OPTIONS}) "
+    "-> (Tensor, Tensor, Tensor, Tensor[])",
 )
-def attention_backward_op(d_out, q, k, v, out, lse, params, kind, *options):
-    """(d_q, d_k, d_v, d_params) of sum(d_out * out)."""
+def attention_backward_op(d_out, d_lse, q, k, v, out, lse, params, kind, *options):
+    """(d_q, d_k, d_v, d_params) of sum(d_out * out); d_lse must be zero."""
+    refuse_lse_gradient(d_lse)
     encoding = kinds.build(kind, params)
     d_q, d_k, d_v, d_params = locus.attention_backward(
         *map(raw, (d_out, q, k, v, out, lse)), encoding, **_keywords(*options)
@@ -101,7 +118,7 @@ def attention_backward_op(d_out, q, k, v, out, lse, params, kind, *options):
 
 
 @attention_backward_op.register_fake
-def _(d_out, q, k, v, out, lse, params, kind, *options):
+def _(d_out, d_lse, q, k, v, out, lse, params, kind, *options):
     def dense(x: Tensor) -> Tensor:
         return x.new_empty(x.shape)
 
@@ -126,7 +143,7 @@ def _attention_grads(ctx, d_out: Tensor, d_lse: Tensor):
         for t, plain in zip(tensors, ctx.plain_options, strict=True)
     ]
     d_q, d_k, d_v, d_params = attention_backward_op(
-        d_out, q, k, v, out, lse, params, ctx.kind, *options
+        d_out, d_lse, q, k, v, out, lse, params, ctx.kind, *options
     )
     return d_q, d_k, d_v, d_params, None, *([None] * ctx.num_options)
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._locus import _raw_tensor
+
 NAMES = {
     torch.float32: "f32",
     torch.bfloat16: "bf16",
@@ -20,9 +22,9 @@ NAMES = {
 }
 
 
-def raw(x: Tensor) -> tuple[Any, ...]:
+def raw(x: Tensor) -> Any:
     """A tensor of floats on the CPU."""
-    return x.data_ptr(), x.shape, x.stride(), NAMES[x.dtype]
+    return _raw_tensor(x.data_ptr(), x.shape, x.stride(), NAMES[x.dtype])
 
 
 def integers(x: Tensor | None) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+Mine = TypeVar("Mine")
 
 _SHARDINGS = ("contiguous", "zigzag", "round-robin")
 
@@ -53,18 +55,40 @@ class Ring:
         dist.all_gather_object(all_of_them, mine, group=self.group)
         return all_of_them
 
-    def agree(self, said: dict[str, Any], counts: tuple[int, int]) -> list[Any]:
-        """Every rank's counts; ValueError if they said different things."""
-        ranks = self.gather((said, counts))
-        first = ranks[0][0]
-        for rank, (other, _) in enumerate(ranks):
+    def agree(
+        self,
+        prepare: Callable[[], Mine],
+        describe: Callable[[Mine], tuple[dict[str, Any], Any]],
+    ) -> tuple[Mine, list[Any]]:
+        """What `prepare` gives here, and the counts of every rank.
+
+        describe: what must be the same on every rank, and this rank's counts. An
+        error of one rank, and the first difference, are raised on all of them.
+        """
+        error, mine, shared = None, None, None
+        try:
+            mine = prepare()
+            shared = describe(mine)
+        except Exception as caught:  # of any kind: the others must hear of it
+            error = caught
+        ranks = self.gather((_told(error), shared))
+        _raise_first(error, [told for told, _ in ranks])
+        first = ranks[0][1][0]
+        for rank, (_, (other, _)) in enumerate(ranks):
             for label, value in first.items():
                 if other[label] != value:
                     raise ValueError(
                         f"every rank must bring the same {label}: rank 0 has "
                         f"{value} and rank {rank} has {other[label]}"
                     )
-        return [count for _, count in ranks]
+        return mine, [counts for _, (_, counts) in ranks]
+
+    def finish(self, error: Exception | None) -> None:
+        """Ends a pass on every rank: an error of one is raised on all of them."""
+        failed = torch.tensor([error is not None], dtype=torch.int32)
+        dist.all_reduce(failed, group=self.group)
+        if failed.item():
+            _raise_first(error, self.gather(_told(error)))
 
     def owner(self, step: int) -> int:
         """Whose block is here at a step."""
@@ -87,6 +111,38 @@ class Ring:
             for data in map(_as_bytes, tensors)
             if data.numel()
         ]
+
+
+class FirstError:
+    """Keeps the first error of its blocks, which then end early."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, value: BaseException | None, _trace: Any) -> bool:
+        if not isinstance(value, Exception):
+            return False
+        self.error = self.error or value
+        return True
+
+
+def _told(error: Exception | None) -> tuple[str, str] | None:
+    """An error as it travels."""
+    return None if error is None else (type(error).__name__, str(error))
+
+
+def _raise_first(mine: Exception | None, ranks: list[tuple[str, str] | None]) -> None:
+    """The error of the first rank that has one; this rank's own if all agree."""
+    if mine is not None and all(told == _told(mine) for told in ranks):
+        raise mine
+    for rank, told in enumerate(ranks):
+        if told is not None:
+            kinds = {"TypeError": TypeError, "MemoryError": MemoryError}
+            kind = kinds.get(told[0], ValueError)
+            raise kind(f"rank {rank}: {told[1]}") from mine
 
 
 def _as_bytes(x: Tensor) -> Tensor:
@@ -133,6 +189,7 @@ class Plan:
         counts: list[tuple[int, int]],
         ids: list[Tensor | None],
         mask: tuple[bool, int | None, int | None],
+        key_lengths: Tensor | None = None,
     ) -> Plan:
         totals = [sum(c[side] for c in counts) for side in (0, 1)]
         ids = list(ids)
@@ -154,8 +211,13 @@ class Plan:
                         f"it holds {held}"
                     )
             if ids[side] is None:
-                shift = max(totals[1] - totals[0], 0) if side == 0 else 0
-                ids[side] = torch.cat(tokens) + shift
+                ids[side] = torch.cat(tokens)
+                if side == 0:
+                    # Queries end where the keys of their sequence end.
+                    ends = torch.tensor(totals[1])
+                    if key_lengths is not None:
+                        ends = key_lengths[:, None]
+                    ids[side] = ids[side] + (ends - totals[0]).clamp(min=0)
             local.append(_side(tokens, ids[side], ids[side + 2]))
         ranks = ring.gather(local)
         plan = Plan(
@@ -166,6 +228,7 @@ class Plan:
             ids,
             [],
             mask,
+            key_lengths,
         )
         plan.hops = [plan._last(owner) for owner in range(ring.size)]
         return plan

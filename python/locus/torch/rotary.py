@@ -43,20 +43,34 @@ class Rope(RotaryModule):
 class Rope2D(RotaryModule):
     """Axial RoPE: half the pairs turn by the row, half by the column.
 
-    Positions are raster indices y * width + x.
+    Positions are raster indices y * width + x; causality and windows go by them.
+    frequencies: "shared" by rows and columns, or "alternating", rows the even and
+    columns the odd ones (Pixtral).
     """
 
     def __init__(
-        self, head_dim: int, layout: str, width: int, base: float = 10000.0
+        self,
+        head_dim: int,
+        layout: str,
+        width: int,
+        base: float = 10000.0,
+        frequencies: str = "shared",
     ) -> None:
-        super().__init__(head_dim=head_dim, layout=layout, width=width, base=base)
+        super().__init__(
+            head_dim=head_dim,
+            layout=layout,
+            width=width,
+            base=base,
+            frequencies=frequencies,
+        )
 
 
 class MRope(RotaryModule):
     """M-RoPE: pairs dealt to time, height and width (Qwen2-VL, Qwen3-VL).
 
-    Positions are packed: (t << 40) + (h << 20) + w, see `locus.pack_position`.
-    dealing: "chunked" or "interleaved".
+    Plain positions are text and turn as those of `Rope`; tokens of images and
+    videos are at `locus.pack_position(t, h, w)`. dealing: "chunked" or
+    "interleaved".
     """
 
     def __init__(

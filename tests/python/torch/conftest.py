@@ -1,10 +1,17 @@
 """Makes the helpers beside the tests importable, and what the tests share."""
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
+
+# torch.compile keeps its graphs between runs, those of other versions of the
+# package, with other arguments, among them.
+_GRAPHS = tempfile.TemporaryDirectory(prefix="locus_graphs_")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _GRAPHS.name
 
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
@@ -20,3 +27,20 @@ def softmax_in_the_type_of_the_model(monkeypatch):
         return softmax(x, dim=dim, dtype=None if keep else dtype)
 
     monkeypatch.setattr(torch.nn.functional, "softmax", unrounded)
+
+
+_FINDINGS = []
+
+
+@pytest.fixture
+def findings():
+    """What a sweep over models has found so far; shown as a table at the end."""
+    return _FINDINGS
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _FINDINGS:
+        import conformance
+
+        terminalreporter.section("conformance")
+        terminalreporter.write_line(conformance.table(_FINDINGS))

@@ -295,7 +295,9 @@ class MRope(Rope):
         self.shifts = torch.tensor([40, 20, 0])[axis_of_pair]
 
     def angles(self, pos):
-        return ((pos[..., None] >> self.shifts) % 2**20) * self.rates
+        pos = pos[..., None]
+        packed = (pos >> self.shifts) % 2**20
+        return torch.where(pos >= 2**60, packed, pos) * self.rates
 
 
 class XPos(Rope):
@@ -366,7 +368,10 @@ def attention(
     if k_positions is None:
         k_positions = torch.arange(k_len)
     if q_positions is None:
-        q_positions = torch.arange(q_len) + max(k_len - q_len, 0)
+        ends = torch.tensor(k_len)
+        if key_lengths is not None:
+            ends = torch.as_tensor(key_lengths)[:, None]
+        q_positions = torch.arange(q_len) + (ends - q_len).clamp(min=0)
     m = torch.as_tensor(q_positions).expand(batch, q_len)
     n = torch.as_tensor(k_positions).expand(batch, k_len)
     if scale is None:

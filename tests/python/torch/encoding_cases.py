@@ -63,7 +63,7 @@ def _fixed(name, formula, positions=lambda p: p, **settings):
 
 def _pack(p):
     """Time, row and column that differ, as M-RoPE packs them."""
-    return (p << 40) + ((p // 5) << 20) + p % 7
+    return (1 << 60) + (p << 40) + ((p // 5) << 20) + p % 7
 
 
 def cases() -> dict[str, Case]:
@@ -204,6 +204,9 @@ def calls() -> dict[str, Call]:
         "scale": Call(options={"scale": 0.7}),
         "softcap": Call(options={"softcap": 2.5, "causal": True}),
         "key-lengths": Call(options={"key_lengths": torch.tensor([19, 11])}),
+        "key-lengths-of-few": Call(
+            5, 19, {"key_lengths": torch.tensor([17, 3]), "causal": True}
+        ),
         "positions": Call(
             11,
             19,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import locus.torch as lt
+from locus.torch.hf import interface, support
+from locus.torch.hf.masks import Visibility
 
 transformers = pytest.importorskip("transformers")
 
@@ -67,7 +70,7 @@ def test_refusals():
     lt.patch(model)
     with pytest.raises(ValueError, match="patched already"):
         lt.patch(model)
-    with pytest.raises(ValueError, match="neither an attention"):
+    with pytest.raises(ValueError, match="Linear: it is not a model of transformers"):
         lt.patch(torch.nn.Linear(2, 2))
 
     xlnet = lt.patch(models.xlnet())
@@ -88,6 +91,95 @@ def test_refusals():
     scattered[0, 0, 3, 2] = scattered[0, 0, 9, 4] = False
     with pytest.raises(ValueError, match="not made of causality"):
         llama(input_ids=ids, attention_mask=scattered)
+
+
+def by_interface(mask, **more):
+    """The attention function as a layer calls it."""
+    q, k, v = (torch.randn(1, 2, 6, 8) for _ in range(3))
+    return interface.attention_forward(torch.nn.Identity(), q, k, v, mask, **more)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "indices",
+        "block_indices",
+        "s_aux",
+        "position_bias",
+        "head_mask",
+        "cache",
+        "cu_seq_lens_q",
+        "seq_idx",
+        "something_new",
+    ],
+)
+def test_what_is_not_understood_is_refused(name, dense):
+    """Sparse attention that is given its keys must not attend to all of them."""
+    mask = torch.ones(1, 1, 6, 6, dtype=torch.bool).tril() if dense else None
+    by_interface(mask, **{name: None})
+    with pytest.raises(ValueError, match=f"cannot honour {name} of Identity"):
+        by_interface(mask, **{name: torch.zeros(1, 6, dtype=torch.int64)})
+
+
+def test_what_has_no_part_in_attention_is_passed_over():
+    for name in interface.UNRELATED - {"output_attentions"}:
+        by_interface(None, **{name: torch.ones(2)})
+    by_interface(None, output_attentions=False)
+    with pytest.raises(ValueError, match="output_attentions must be False"):
+        by_interface(None, output_attentions=True)
+
+
+def test_every_operand_in_transformers_is_known():
+    """Of all models that transformers has: what their attention is called with.
+
+    A new name here is a new operand: to be understood, or found unrelated, or
+    refused when such a model is built.
+    """
+    folder = Path(transformers.__file__).parent / "models"
+    names = set()
+    for file in folder.glob("*/modeling_*.py"):
+        names |= support.operands(file.read_text())
+    assert {"scaling", "dropout", "is_causal"} <= names
+    refused = names - interface.UNDERSTOOD - interface.UNRELATED
+    packing = {f"{a}_{b}" for a in ("cu_seq_lens", "max_length") for b in "qk"}
+    assert refused == packing | {"position_bias", "s_aux", "indices", "block_indices"}
+
+
+def test_a_mask_read_as_a_tensor_says_so():
+    """What cannot be hidden from a model is told in a sentence."""
+    mask = Visibility(3, 3, causal=True, owner="some-model")
+    for read in (
+        lambda m: m[:, :, :2],
+        lambda m: torch.zeros(3, 3) + m,
+        lambda m: m * 1.0,
+        lambda m: 1 - m,
+        lambda m: ~m,
+        lambda m: m == 0,
+        lambda m: m.dtype,
+        lambda m: m.bool(),
+        lambda m: m.expand(2, -1, -1, -1),
+        lambda m: torch.where(m, 0.0, 1.0),
+        lambda m: bool(m),
+        lambda m: len(m),
+    ):
+        with pytest.raises(ValueError, match="some-model reads its mask as a tensor"):
+            read(mask)
+    assert mask.shape == (1, 1, 3, 3) and mask.to("cpu") is mask
+    assert not hasattr(mask, "no_such_name")
+    copy.deepcopy(mask)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_one_row_of_a_dense_mask_counts_for_all_queries(side):
+    """[B, 1, 1, L], as several encoders make it."""
+    q, k, v = (torch.randn(2, 2, 6, 8) for _ in range(3))
+    row = models.padding([6, 4], 6, side).bool()[:, None, None]
+    got, _ = interface.attention_forward(torch.nn.Identity(), q, k, v, row)
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, row)
+    torch.testing.assert_close(got.transpose(1, 2), want)
+    with pytest.raises(ValueError, match="mask of Identity must be"):
+        interface.attention_forward(torch.nn.Identity(), q, k, v, row[..., :5])
 
 
 PROGRAM = """

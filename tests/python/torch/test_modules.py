@@ -207,3 +207,20 @@ def test_transformer_xl_rows_are_sinusoids():
     # Rounding of the sinusoids, then a float32 product over WIDTH channels.
     limit = torch.finfo(torch.float32).eps * WIDTH
     assert float((actual - rows).abs().max()) <= limit
+
+
+def test_alibi_with_slopes_towards_later_keys():
+    """Behind the query one slope, ahead of it another, as the native class has it."""
+    slopes, ahead = [0.5, 0.25], [0.125, 2.0]
+    module = lt.Alibi(2, slopes=slopes, future_slopes=ahead)
+    q, k, v = (torch.randn(1, 2, 9, 8, requires_grad=True) for _ in range(3))
+    offsets = torch.arange(9)[:, None] - torch.arange(9)
+    behind, before = torch.tensor(slopes), torch.tensor(ahead)
+    bias = torch.where(
+        offsets >= 0,
+        -behind[:, None, None] * offsets,
+        before[:, None, None] * offsets,
+    )
+    want = (q @ k.mT / 8**0.5 + bias).softmax(-1) @ v
+    torch.testing.assert_close(module(q, k, v), want)
+    assert "future_slopes" in repr(module)

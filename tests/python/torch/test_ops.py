@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from encoding_cases import DIM, HEADS, KV_HEADS, cases
@@ -19,7 +20,9 @@ from locus.torch import kinds, ops
 
 LENGTH = 13
 CASES = cases()
-NO_OPTIONS = (False, *[None] * 10)
+NO_OPTIONS = (False, False, *[None] * 10)
+# The last check of opcheck differentiates every output, and lse has no gradient.
+FORWARD_CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
 
 
 def qkv(dtype=torch.float32, grad=True, length=LENGTH):
@@ -34,22 +37,24 @@ def qkv(dtype=torch.float32, grad=True, length=LENGTH):
 def test_opcheck_attention(name):
     encoding = CASES[name].encoding(grad=True)
     args = (*qkv(), encoding.params, encoding.kind, *NO_OPTIONS)
-    torch.library.opcheck(ops.attention_op, args)
+    torch.library.opcheck(ops.attention_op, args, test_utils=FORWARD_CHECKS)
 
 
 def test_opcheck_attention_with_every_option():
     where = torch.arange(LENGTH) * 2
     parts = torch.arange(LENGTH) // 5
     lengths = torch.tensor([LENGTH, 9])
-    options = (True, 0.3, 7, 0, 5.0, where, where, lengths, parts, parts, 1)
-    torch.library.opcheck(ops.attention_op, (*qkv(), [], "", *options))
+    options = (True, True, 0.3, 7, 0, 5.0, where, where, lengths, parts, parts, 1)
+    args = (*qkv(), [], "", *options)
+    torch.library.opcheck(ops.attention_op, args, test_utils=FORWARD_CHECKS)
 
 
 def test_opcheck_attention_backward():
     encoding = CASES["t5"].encoding()
     q, k, v = qkv(grad=False)
     out, lse = lt.attention(q, k, v, encoding, return_lse=True)
-    args = (torch.ones_like(out), q, k, v, out, lse, encoding.params, encoding.kind)
+    grads = (torch.ones_like(out), torch.zeros_like(lse))
+    args = (*grads, q, k, v, out, lse, encoding.params, encoding.kind)
     torch.library.opcheck(ops.attention_backward_op, (*args, *NO_OPTIONS))
 
 
@@ -204,7 +209,6 @@ def test_direct_and_operator_paths_agree():
     out, also = lt.attention(*leaves, encoding, causal=True, return_lse=True)
     assert direct.grad_fn is None and out.grad_fn is not None
     assert torch.equal(direct, out) and torch.equal(lse, also)
-    assert not also.requires_grad
 
 
 def test_threads_do_not_change_a_bit():
@@ -332,6 +336,98 @@ def test_lse_is_the_logarithm_of_the_sum():
     _, lse = lt.attention(q, k, v, return_lse=True)
     scores = q @ k.repeat_interleave(2, 1).mT / DIM**0.5
     torch.testing.assert_close(lse, scores.logsumexp(-1))
+
+
+def merged(q, k, v, detach):
+    """Attention over two halves of the keys, joined by their lse."""
+    outs, lses = [], []
+    for part in (slice(0, 6), slice(6, LENGTH)):
+        out, lse = lt.attention(q, k[:, :, part], v[:, :, part], return_lse=True)
+        outs.append(out)
+        lses.append(lse.detach() if detach else lse)
+    weights = torch.stack(lses).softmax(0)
+    return sum(w[..., None] * out for w, out in zip(weights, outs, strict=True))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradient_of_lse_is_refused(compiled):
+    """What is built on lse would get a wrong gradient without a word."""
+    q, k, v = qkv()
+    run = torch.compile(merged, backend="aot_eager") if compiled else merged
+    joined = run(q, k, v, False)
+    torch.testing.assert_close(joined, lt.attention(q, k, v))
+    with pytest.raises(NotImplementedError, match="no gradient of lse"):
+        joined.sum().backward()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_lse_as_data_leaves_gradients_alone(compiled):
+    """Returned and unused, detached, or in a figure that is not differentiated."""
+
+    def run(q, k, v):
+        out, lse = lt.attention(q, k, v, return_lse=True)
+        return out * lse.detach().sigmoid()[..., None], lse
+
+    def expected(q, k, v):
+        scores = q @ k.repeat_interleave(2, 1).mT / DIM**0.5
+        out = scores.softmax(-1) @ v.repeat_interleave(2, 1)
+        return out * scores.logsumexp(-1).detach().sigmoid()[..., None]
+
+    leaves, same = qkv(), qkv()
+    forward = torch.compile(run, backend="aot_eager") if compiled else run
+    out, lse = forward(*leaves)
+    assert float(lse.max()) > 0
+    out.square().sum().backward()
+    expected(*same).square().sum().backward()
+    for x, y in zip(leaves, same, strict=True):
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_window_must_be_integers():
+    q, k, v = qkv(grad=False)
+    for window in (3.7, (3.7, 1.2), (3, 1.0), "ab", ("a", "b"), True, (1, False), {}):
+        with pytest.raises(TypeError, match="window must be an integer"):
+            lt.attention(q, k, v, window=window)
+    for window in ((3,), (1, 2, 3)):
+        with pytest.raises(ValueError, match="window must be an integer or a pair"):
+            lt.attention(q, k, v, window=window)
+    with pytest.raises(ValueError, match="at least 1"):
+        lt.attention(q, k, v, window=0)
+    for got, plain in (
+        (np.int64(3), 3),
+        ((np.int64(3), np.int32(1)), (3, 1)),
+        ([3, 1], (3, 1)),
+    ):
+        want = lt.attention(q, k, v, window=plain)
+        assert torch.equal(lt.attention(q, k, v, window=got), want)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_layer_of_a_model_stands_for_its_encoding(grad):
+    """As in locus.attention: the rest of the call comes from options()."""
+    config = {
+        "model_type": "mistral",
+        "hidden_size": HEADS * DIM,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 64,
+        "rope_theta": 100.0,
+        "sliding_window": 5,
+    }
+    layer = locus.from_config(config)
+    assert layer.options()["window"] == (4, 0)
+    q, k, v = qkv(grad=grad)
+    got = lt.attention(q, k, v, layer, **layer.options())
+    plain = [x.detach().numpy() for x in (q, k, v)]
+    want = locus.attention(*plain, layer, **layer.options())
+    assert np.array_equal(got.detach().numpy(), np.asarray(want))
+    assert not torch.allclose(got, lt.attention(q, k, v, **layer.options()))
+    turned = lt.rotate(q, layer)
+    assert torch.equal(turned, lt.rotate(q, layer.encoding))
+    if grad:
+        got.sum().backward()
+        assert q.grad.abs().max() > 0
 
 
 def test_refusals():

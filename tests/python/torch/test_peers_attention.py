@@ -34,11 +34,14 @@ def inputs(call, dtype, grad=False):
 def options_for(case, call):
     """The call's options with positions in the case's own numbering."""
     options = dict(call.options)
-    start = max(call.k_len - call.q_len, 0)
+    if "window" in options:
+        return options  # has no meaning over packed positions; text has one
+    ends = options.get("key_lengths", torch.tensor([call.k_len]))[:, None]
+    start = (ends - call.q_len).clamp(min=0)
     q_pos = options.get("q_positions", torch.arange(call.q_len) + start)
     k_pos = options.get("k_positions", torch.arange(call.k_len))
     if not torch.equal(case.positions(k_pos), k_pos):
-        options["q_positions"] = case.positions(q_pos)
+        options["q_positions"] = case.positions(q_pos.expand(BATCH, -1))
         options["k_positions"] = case.positions(k_pos)
     return options
 

@@ -168,7 +168,10 @@ def test_t5_buckets(bidirectional):
     assert_rows(actual[0], expected)
 
 
-@pytest.mark.parametrize(("buckets", "reach"), [(256, 512), (0, 300)])
+@pytest.mark.parametrize(
+    ("buckets", "reach"),
+    [(256, 512), (0, 300), (255, 512), (33, 128), (5, 40), (3, 40), (2, 40)],
+)
 def test_deberta_buckets(buckets, reach):
     """A table that counts its rows shows which row an offset takes."""
     span = buckets or reach

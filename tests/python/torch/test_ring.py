@@ -18,6 +18,7 @@ from encoding_cases import DIM, HEADS, KV_HEADS, REACH, cases
 
 import locus
 import locus.torch as lt
+from locus.torch import ops
 
 SHARDINGS = ("contiguous", "zigzag", "round-robin")
 LENGTH = 37  # odd, and below REACH
@@ -100,12 +101,28 @@ def every_option(rank, ranks):
             {"key_lengths": [1, LENGTH], "causal": True},
         ):
             compare(rank, ranks, t5, sharding, **options)
+        fewer_queries(rank, ranks, t5(), sharding)
         # Half a unit in the last place of numbers about 1.
         compare(rank, ranks, t5, sharding, dtype=torch.bfloat16, slack=2 * 2.0**-8)
         first = compare(rank, ranks, lambda: None, sharding, causal=True)
         second = compare(rank, ranks, lambda: None, sharding, causal=True)
         for a, b in zip([first[0], *first[1]], [second[0], *second[1]], strict=True):
             assert torch.equal(a, b)
+
+
+def fewer_queries(rank, ranks, encoding, sharding):
+    """Queries end where the keys of their own sequence end."""
+    q, k, v, _ = inputs()
+    q = q[:, :, : LENGTH - 9]
+    options = {"key_lengths": [LENGTH - 3, LENGTH - 12], "causal": True}
+    mine, keys = (lt.ring_shard(sharding, x.shape[2], rank, ranks) for x in (q, k))
+    out = lt.ring_attention(
+        *(q[:, :, mine], k[:, :, keys], v[:, :, keys], encoding),
+        sharding=sharding,
+        **options,
+    )
+    whole = lt.attention(q, k, v, encoding, **options)
+    assert error(out, whole[:, :, mine]) <= FORWARD
 
 
 def uneven(rank, ranks):
@@ -120,6 +137,10 @@ def uneven(rank, ranks):
 
 def refusals(rank, ranks):
     q, k, v, _ = inputs()
+    leaf = q.clone().requires_grad_()
+    _, lse = lt.ring_attention(leaf, k, v, return_lse=True)
+    with pytest.raises(NotImplementedError, match="no gradient of lse"):
+        lse.sum().backward()
     last = rank == ranks - 1
     with pytest.raises(ValueError, match="no sharding 'spiral'"):
         lt.ring_attention(q, k, v, sharding="spiral")
@@ -142,9 +163,50 @@ def refusals(rank, ranks):
         lt.ring_attention(q, k, v, key_lengths=[3, 4 + last])
     with pytest.raises(ValueError, match=r"key_lengths must be \[2\], got \[3\]"):
         lt.ring_attention(q, k, v, key_lengths=[3, 4, 5])
+    # Packed positions that fall between ranks alone.
+    where = torch.tensor(
+        [locus.pack_position(ranks - rank, 1, i) for i in range(LENGTH)]
+    )
+    with pytest.raises(ValueError, match="do not rise from token to token"):
+        mrope = lt.MRope(DIM, "halves", [DIM // 2, 0, 0])
+        options = {"q_positions": where, "k_positions": where}
+        lt.ring_attention(q, k, v, mrope, causal=True, **options)
     with pytest.raises(ValueError, match="zigzag sharding of"):
         cut = slice(0, 1 if last else LENGTH)
         lt.ring_attention(q[:, :, cut], k, v, sharding="zigzag")
+
+
+def one_sees(rank, ranks):
+    """What one rank alone finds wrong is raised on all of them, at once."""
+    q, k, v, d_out = inputs()
+    last = rank == ranks - 1
+    theirs = f"^rank {ranks - 1}: "
+    with pytest.raises(TypeError, match=theirs + "q must be"):
+        lt.ring_attention(q.to(torch.int32) if last else q, k, v)
+    with pytest.raises(TypeError, match=theirs + "k must be a torch.Tensor"):
+        lt.ring_attention(q, None if last else k, v)
+    with pytest.raises(ValueError, match=theirs + ".* do not fit each other"):
+        lt.ring_attention(q, k, v[:, :, 1:] if last else v)
+    with pytest.raises(ValueError, match=theirs + r"q_positions must be \[37\]"):
+        where = torch.arange(LENGTH)
+        lt.ring_attention(q, k, v, q_positions=where[last:], k_positions=where)
+    # Found by the engine, in the midst of the ring.
+    with pytest.raises(ValueError, match=theirs + ".*positions"):
+        far = torch.full((LENGTH,), 2**62 if last else 0)
+        lt.ring_attention(q, k, v, q_positions=far, k_positions=where)
+    part = [x.clone().requires_grad_() for x in (q, k, v)]
+    out = lt.ring_attention(*part)
+    backward = ops.attention_backward_op
+
+    def fails(*_):
+        raise MemoryError("there is no more")
+
+    ops.attention_backward_op = fails if last else backward
+    with pytest.raises(MemoryError, match=theirs + "there is no more"):
+        out.backward(d_out)
+    ops.attention_backward_op = backward
+    # The group works as before.
+    lt.ring_attention(*part).backward(d_out)
 
 
 def worker(rank, ranks, folder, names):
@@ -165,7 +227,7 @@ def worker(rank, ranks, folder, names):
 def test_ranks_equal_one_process(ranks):
     names = ["every_encoding", "every_option"]
     if ranks > 1:
-        names += ["uneven", "refusals"]
+        names += ["uneven", "refusals", "one_sees"]
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(worker, (ranks, folder, names), nprocs=ranks)
 

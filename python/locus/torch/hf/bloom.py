@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..functional import attention
 from ..kinds import Encoding, describe
-from .interface import refuse_dropout, visibility_of
+from .interface import refuse_dropout, refuse_probabilities, visibility_of
 from .masks import Visibility
 from .patching import Swaps
 
@@ -48,8 +48,7 @@ def _forward(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """hidden_states [B, L, d] -> [B, L, d], the residual added."""
-    if output_attentions:
-        raise ValueError("a patched BLOOM never forms the attention probabilities")
+    refuse_probabilities(self, output_attentions)
     if self.pretraining_tp > 1 and self.slow_but_exact:
         raise ValueError(
             "a patched BLOOM does not split its projection; set slow_but_exact=False"

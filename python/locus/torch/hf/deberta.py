@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..functional import attention
 from ..kinds import Encoding, describe
-from .interface import refuse_dropout, visibility_of
+from .interface import refuse_dropout, refuse_probabilities, visibility_of
 from .masks import Visibility, from_dense
 from .patching import Swaps
 
@@ -40,7 +40,8 @@ def _mask(attention_mask: Tensor) -> Visibility:
         return Visibility(length, length, keep=None if bool(keep.all()) else keep)
     if attention_mask.dim() == 3:
         attention_mask = attention_mask[:, None]
-    return from_dense(attention_mask.bool())
+    length = attention_mask.shape[-1]
+    return from_dense(attention_mask.bool(), length, length, "deberta-v2")
 
 
 def _no_buckets(
@@ -60,8 +61,7 @@ def _forward(
     rel_embeddings: Tensor | None = None,
 ) -> tuple[Tensor, None]:
     """hidden_states [B, L, d] -> [B, L, d]."""
-    if output_attentions:
-        raise ValueError("a patched DeBERTa never forms the attention probabilities")
+    refuse_probabilities(self, output_attentions)
     if relative_pos is not None:
         raise ValueError("a patched DeBERTa makes its own buckets; relative_pos is set")
     refuse_dropout(self.dropout.p if self.training else 0.0, self)

@@ -23,33 +23,73 @@ from torch import Tensor
 _NOWHERE = -1
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Visibility:
     """Which keys a query sees, where queries and keys are numbered from offsets.
 
     causal: key index <= query index. window: (left, right), inclusive bounds of
     query index - key index; None is unbounded. keep: bool [B, kv_length], keys
     that exist. q_segments [B, q_length], k_segments [B, kv_length]: only pairs of
-    equal segment see each other.
+    equal segment see each other. batch: B, or 1 if all are alike. owner: the
+    model, for messages.
+
+    It stands where a model expects a mask tensor. A model that hands it on never
+    notices; one that reads it as a tensor gets a sentence, not a wrong answer.
     """
 
     q_length: int
     kv_length: int
-    q_offset: int | Tensor = 0
+    q_offset: int = 0
     kv_offset: int = 0
     causal: bool = False
     window: tuple[int | None, int | None] = (None, None)
     keep: Tensor | None = None
     q_segments: Tensor | None = None
     k_segments: Tensor | None = None
+    batch: int = 1
+    owner: str = "this model"
     _options: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
 
     # Generation with a static cache makes masks ahead and passes them in as if
     # they were tensors, which this much of a tensor's interface satisfies.
     ndim = 4
 
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((self.batch, 1, self.q_length, self.kv_length))
+
     def contiguous(self) -> Visibility:
         return self
+
+    def to(self, *_: Any, **__: Any) -> Visibility:
+        return self
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
+            f"{self.owner} reads its mask as a tensor, which "
+            f'attn_implementation="locus" never forms; use '
+            f'attn_implementation="eager" for this model'
+        )
+
+    __getitem__ = __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __invert__ = __neg__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
+    __bool__ = __len__ = __iter__ = _refuse
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and hasattr(Tensor, name):
+            self._refuse()
+        raise AttributeError(f"Visibility has no attribute {name}")
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for mask in (*args, *(kwargs or {}).values()):
+            if isinstance(mask, Visibility):
+                mask._refuse()
+        return NotImplemented
 
     def q_indices(self) -> Tensor:
         return torch.arange(self.q_length) + self.q_offset
@@ -61,13 +101,30 @@ class Visibility:
         """Narrows the window."""
         self.window = (_least(self.window[0], left), _least(self.window[1], right))
 
-    def split(self, q_segments: Tensor, k_segments: Tensor) -> None:
-        """Splits further, by segments >= 0."""
+    def partition(self, q_segments: Tensor, k_segments: Tensor) -> None:
+        """Divides further, by segments >= 0."""
         if self.q_segments is not None and self.k_segments is not None:
             step = 1 + torch.maximum(q_segments.max(), k_segments.max())
             q_segments = self.q_segments * step + q_segments
             k_segments = self.k_segments * step + k_segments
         self.q_segments, self.k_segments = q_segments, k_segments
+
+    def fit(self, q_length: int, kv_length: int) -> Visibility:
+        """The same for the queries and keys that there are.
+
+        A single query and key that see each other count for all, as an element of
+        a tensor would; no other size fits another.
+        """
+        if (self.q_length, self.kv_length) == (q_length, kv_length):
+            return self
+        one = (self.q_length, self.kv_length, self.q_offset) == (1, 1, self.kv_offset)
+        if one and self.keep is None and self.q_segments is None:
+            start = kv_length - q_length
+            return Visibility(q_length, kv_length, start, owner=self.owner)
+        raise ValueError(
+            f"{self.owner} made its mask for {self.q_length} queries and "
+            f"{self.kv_length} keys and attends with {q_length} and {kv_length}"
+        )
 
     def drop(self, keep: Tensor) -> None:
         """Keeps only the keys of `keep`, bool [B, kv_length]."""
@@ -88,7 +145,7 @@ class Visibility:
         options: dict[str, Any] = {"causal": self.causal}
         left, right = self.window
         if left is not None or right is not None:
-            reach = self.q_length + self.kv_length + int(self.q_offset)
+            reach = self.q_length + self.kv_length + self.q_offset
             options["window"] = (_least(left, reach), _least(right, reach))
         if not self._ends_align():
             options["q_positions"] = self.q_indices()
@@ -110,7 +167,8 @@ class Visibility:
         return options
 
     def _ends_align(self) -> bool:
-        if isinstance(self.q_offset, Tensor):
+        if self.keep is not None and self.q_length < self.kv_length:
+            # With key lengths, attention would end the queries with those.
             return False
         ends_align = self.q_offset + self.q_length == self.kv_offset + self.kv_length
         return ends_align and self.q_length <= self.kv_length
@@ -153,18 +211,19 @@ def _apply(function: Callable, to: Visibility) -> None:
         to.drop(given["padding_mask"][:, to.k_indices()].bool())
     elif name == "packed_sequence_mask_function":
         ids = given["packed_sequence_mask"]
-        to.split(ids[:, to.q_indices()], ids[:, to.k_indices()])
+        to.partition(ids[:, to.q_indices()], ids[:, to.k_indices()])
     elif name == "chunked_overlay":
         size, start = given["chunk_size"], given["left_padding"][:, None]
         # Padding before the start would give negative chunks.
-        to.split(
+        to.partition(
             ((to.q_indices() - start) // size).clamp(min=0),
             ((to.k_indices() - start) // size).clamp(min=0),
         )
     else:
         raise ValueError(
-            f"the mask {function.__qualname__} is not made of causality, windows, "
-            f'padding and segments; use attn_implementation="sdpa" for this model'
+            f"the mask {function.__qualname__} of {to.owner} is not made of "
+            f"causality, windows, padding and segments; use "
+            f'attn_implementation="sdpa" for this model'
         )
 
 
@@ -177,15 +236,20 @@ def from_function(
     kv_offset: int = 0,
     mask_function: Callable | None = None,
     attention_mask: Tensor | Visibility | None = None,
+    config: Any = None,
     **unused: Any,
 ) -> Visibility:
     """The mask of a forward pass, as AttentionMaskInterface asks for it.
 
+    q_offset: a static cache hands over its own counter, a tensor that the layers
+    advance before they attend; so it is read here, once and for all layers.
     attention_mask: bool [B, seen tokens], False where a token is padding.
     """
     if isinstance(attention_mask, Visibility):
         return attention_mask
-    mask = Visibility(q_length, kv_length, q_offset, kv_offset)
+    mask = Visibility(q_length, kv_length, int(q_offset), kv_offset)
+    mask.batch = batch_size
+    mask.owner = getattr(config, "model_type", "") or mask.owner
     if mask_function is not None:
         _apply(mask_function, mask)
     if attention_mask is not None:
@@ -199,17 +263,22 @@ def from_function(
 
 
 @torch.compiler.disable
-def from_dense(mask: Tensor) -> Visibility:
+def from_dense(
+    mask: Tensor, q_length: int, kv_length: int, owner: str = "this model"
+) -> Visibility:
     """A materialised mask [B, 1, Lq, Lk], if it can be said in O(L).
 
-    bool: True is seen; float: 0 is seen, large negative numbers are not. Tries
-    full, causal, windowed and packed attention, each with padding, and accepts
-    only an exact match.
+    bool: True is seen; float: 0 is seen, large negative numbers are not. A single
+    row counts for all queries. Tries full, causal, windowed and packed attention,
+    each with padding, and accepts only an exact match.
     """
-    if mask.dim() != 4 or mask.shape[1] != 1:
+    fits = mask.dim() == 4 and mask.shape[2] in (1, q_length)
+    if not fits or mask.shape[1] != 1 or mask.shape[3] != kv_length:
         raise ValueError(
-            f"a mask must be [batch, 1, queries, keys], got {list(mask.shape)}"
+            f"the mask of {owner} must be [batch, 1, {q_length} queries, {kv_length} "
+            f"keys], got {list(mask.shape)}"
         )
+    mask = mask.expand(-1, -1, q_length, -1)
     if mask.dtype == torch.bool:
         seen = mask[:, 0]
     else:
@@ -217,10 +286,9 @@ def from_dense(mask: Tensor) -> Visibility:
         hidden = mask[:, 0] <= torch.finfo(mask.dtype).min / 2
         if not bool((seen | hidden).all()):
             raise ValueError(
-                "a mask that adds finite numbers to the scores is a bias, and "
-                "attention takes biases as encodings only"
+                f"the mask of {owner} adds finite numbers to the scores, so it is a "
+                f"bias, and attention takes biases as encodings only"
             )
-    _, q_length, kv_length = seen.shape
     rows = torch.arange(q_length)[:, None] + kv_length - q_length
     offset = rows - torch.arange(kv_length)
     keep = seen.any(1)
@@ -228,7 +296,8 @@ def from_dense(mask: Tensor) -> Visibility:
     def visibility(**fields: Any) -> Visibility:
         kept = None if bool(keep.all()) else keep
         start = kv_length - q_length
-        return Visibility(q_length, kv_length, start, keep=kept, **fields)
+        fields.update(keep=kept, batch=mask.shape[0], owner=owner)
+        return Visibility(q_length, kv_length, start, **fields)
 
     inside = keep[:, None]
     if torch.equal(seen, inside.expand_as(seen)):
@@ -249,6 +318,6 @@ def from_dense(mask: Tensor) -> Visibility:
                 is_causal = ordered is causal
                 return visibility(causal=is_causal, q_segments=ids, k_segments=ids)
     raise ValueError(
-        f"the mask {list(mask.shape)} is not made of causality, a window, padding "
-        f'and segments; use attn_implementation="sdpa" for this call'
+        f"the mask {list(mask.shape)} of {owner} is not made of causality, a window, "
+        f'padding and segments; use attn_implementation="sdpa" for this call'
     )

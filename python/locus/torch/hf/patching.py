@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any, TypeVar
 
 from torch import nn
 
+from . import support
 from .interface import NAME, register
 
 _RECORD = "_locus_swaps"
 Model = TypeVar("Model", bound=nn.Module)
-
-# Attention class -> the module here that knows how to replace it.
-_KNOWN = {
-    "T5Attention": "t5",
-    "MT5Attention": "t5",
-    "BloomAttention": "bloom",
-    "DisentangledSelfAttention": "deberta",
-    "XLNetRelativeAttention": "xlnet",
-}
 
 
 class Swaps:
@@ -49,25 +40,21 @@ def patch(model: Model, *, ignore_attention_dropout: bool = False) -> Model:
 
     T5, MT5, BLOOM, DeBERTa-v2 and XLNet keep their parameters, names and
     state_dict; models with the attention interface (LLaMA and its kin) get
-    attn_implementation="locus". What cannot be said to the engine exactly is
-    refused when it is called for: arbitrary masks, attention probabilities as an
-    output, dropout on them in training. `ignore_attention_dropout` trains without
-    that dropout instead.
+    attn_implementation="locus". Other models are refused here. What cannot be said
+    to the engine exactly is refused when it is called for: arbitrary masks,
+    attention probabilities as an output, dropout on them in training.
+    `ignore_attention_dropout` trains without that dropout instead.
 
     Returns the model. `unpatch(model)` restores it.
     """
     if _RECORD in vars(model):
         raise ValueError(f"this {type(model).__name__} is patched already")
-    found = {type(m).__name__ for m in model.modules()} & _KNOWN.keys()
-    if not found and not _has_interface(model):
-        raise ValueError(
-            f"{type(model).__name__} has neither an attention that patch knows "
-            f"({', '.join(sorted(_KNOWN))}) nor the attention interface"
-        )
+    known = {support.patched_by(type(m)) for m in model.modules()} - {None}
+    _refuse_others(model)
     register()
     swaps = Swaps()
     try:
-        for name in sorted({_KNOWN[f] for f in found}):
+        for name in sorted(known):
             importlib.import_module(f".{name}", __package__).install(model, swaps)
         for module in model.modules():
             config = getattr(module, "config", None)
@@ -92,7 +79,19 @@ def unpatch(model: Model) -> Model:
     return model
 
 
-def _has_interface(model: nn.Module) -> bool:
-    """Whether the model's own file calls attention by its registered name."""
-    file = sys.modules.get(type(model).__module__)
-    return hasattr(file, "ALL_ATTENTION_FUNCTIONS")
+def _refuse_others(model: nn.Module) -> None:
+    """Refuses a model that has attention which neither patch nor the name reaches."""
+    obstacle = None
+    files = {name for name, _ in support.PATCHED}
+    parts = support.parts_of(model)
+    if not parts:
+        obstacle = "it is not a model of transformers"
+    for part in parts:
+        if type(part).__module__.rsplit(".", 1)[-1] not in files:
+            obstacle = obstacle or support.class_obstacle(type(part))
+    obstacle = obstacle or support.model_obstacle(model)
+    if obstacle is not None:
+        raise ValueError(
+            f"patch cannot run {type(model).__name__}: {obstacle}; leave it on its own "
+            f"attention"
+        )

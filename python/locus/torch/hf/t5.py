@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from ..functional import attention
 from ..kinds import Encoding, describe
-from .interface import refuse_dropout, visibility_of
+from .interface import refuse_dropout, refuse_probabilities, visibility_of
 from .patching import Swaps
 
 
 def install(model: nn.Module, swaps: Swaps) -> None:
     for stack in model.modules():
-        if not hasattr(stack, "block"):
+        if type(stack).__name__ not in ("T5Stack", "MT5Stack"):
             continue
         first = stack.block[0].layer[0].SelfAttention
         for block in stack.block:
@@ -62,8 +62,7 @@ def _forward(
     """hidden_states [B, Lq, d] -> [B, Lq, d]; `holder` has the table, or is None."""
     if position_bias is not None:
         raise ValueError("a patched T5 makes its own biases; position_bias is not None")
-    if output_attentions:
-        raise ValueError("a patched T5 never forms the attention probabilities")
+    refuse_probabilities(self, output_attentions)
     refuse_dropout(self.dropout if self.training else 0.0, self)
 
     def heads(x: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ..functional import attention
 from ..kinds import Encoding, describe
-from .interface import refuse_dropout
+from .interface import refuse_dropout, refuse_probabilities
 from .masks import Visibility
 from .patching import Swaps
 
@@ -182,8 +182,7 @@ def _model_forward(
     from transformers.models.xlnet.modeling_xlnet import XLNetModelOutput
 
     config = self.config
-    if _or(output_attentions, config.output_attentions):
-        raise ValueError("a patched XLNet never forms the attention probabilities")
+    refuse_probabilities(self, _or(output_attentions, config.output_attentions))
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("give one of input_ids and inputs_embeds")
     if input_mask is not None and attention_mask is not None:
