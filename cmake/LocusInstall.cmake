@@ -12,6 +12,13 @@ if(TARGET locus_cli)
   install(TARGETS locus_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+if(TARGET locus_ring)
+  install(EXPORT LocusRingTargets NAMESPACE locus::
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Locus)
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+get_target_property(locus_type locus TYPE)
 configure_package_config_file(cmake/LocusConfig.cmake.in LocusConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Locus)
 write_basic_package_version_file(LocusConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "locus/error.h"
+#include "locus/rotary.h"
 #include "ring/agree.h"
 #include "ring/terms_id.h"
 
@@ -64,6 +66,9 @@ CallSizes CheckLocal(const Tensor& q, const Tensor& k, const Tensor& v,
   const auto lengths = options.key_lengths;
   options.key_lengths = {};  // they count the tokens of all ranks
   const CallSizes s = CheckCall(q, k, v, options);
+  if (options.by_index) {
+    throw Error("masks of a ring go by position, not by_index");
+  }
   if (q.dtype() == DType::kF64 || q.dtype() != k.dtype() ||
       q.dtype() != v.dtype()) {
     throw Error(fmt::format(
@@ -120,9 +125,11 @@ struct Extremes {
   std::vector<Range> sequences;
 };
 
-// `shift` is the position of token 0 where positions are not given.
+// `begins` are the positions of token 0 where positions are not given, one for
+// all sequences or one for each.
 Extremes FindExtremes(const std::vector<Piece>& pieces, const TokenIds& ids,
-                      int64_t shift, std::span<const int64_t> key_lengths) {
+                      std::span<const int64_t> begins,
+                      std::span<const int64_t> key_lengths) {
   Extremes extremes;
   extremes.sequences.resize(static_cast<size_t>(ids.batch));
   for (const Piece& piece : pieces) {
@@ -134,8 +141,9 @@ Extremes FindExtremes(const std::vector<Piece>& pieces, const TokenIds& ids,
           key_lengths.empty() ? t.count : CountBefore(t, key_lengths[at]);
       Range range;
       if (count > 0 && ids.values.empty()) {
-        range.Add(shift + t.first);
-        range.Add(shift + t.first + (count - 1) * t.stride);
+        const int64_t first = begins[begins.size() == 1 ? 0 : at] + t.first;
+        range.Add(first);
+        range.Add(first + (count - 1) * t.stride);
       }
       const int64_t step = ids.PerSequence() ? ids.length : 0;
       for (int64_t i = 0; i < count && !ids.values.empty(); ++i) {
@@ -192,6 +200,67 @@ std::vector<Range> ShareRanges(const Group& group,
   return sequences;
 }
 
+// Collective. Whether positions rise from token to token of each sequence, and
+// of each of its segments, through the tokens of all ranks: the first
+// `lengths[b]` of a sequence.
+bool Rise(const Group& group, const std::vector<std::vector<Piece>>& pieces,
+          const TokenIds& positions, const TokenIds& segments,
+          std::span<const int64_t> lengths) {
+  const int64_t total = std::ranges::max(lengths);
+  std::vector<int64_t> numbers;
+  const auto of = [](const TokenIds& ids, int64_t b, int64_t i) {
+    const int64_t step = ids.PerSequence() ? ids.length : 0;
+    return ids.values[static_cast<size_t>(b * step + i)];
+  };
+  for (int64_t b = 0; b < positions.batch; ++b) {
+    for (int64_t i = 0; i < positions.length; ++i) {
+      numbers.push_back(of(positions, b, i));
+      numbers.push_back(segments.values.empty() ? 0 : of(segments, b, i));
+    }
+  }
+  // (position, segment) of every token, in order.
+  std::vector<std::pair<int64_t, int64_t>> tokens(
+      static_cast<size_t>(positions.batch * total));
+  const auto gathered = GatherNumbers(group, numbers);
+  for (size_t r = 0; r < gathered.size(); ++r) {
+    const int64_t* at = gathered[r].data();
+    for (int64_t b = 0; b < positions.batch; ++b) {
+      for (const Piece& piece : pieces[r]) {
+        const Chunk& t = piece.tokens;
+        for (int64_t i = 0; i < t.count; ++i, at += 2) {
+          const int64_t token = t.first + i * t.stride;
+          if (token >= total) continue;
+          tokens[static_cast<size_t>(b * total + token)] = {at[0], at[1]};
+        }
+      }
+    }
+  }
+  for (int64_t b = 0; b < positions.batch; ++b) {
+    std::map<int64_t, int64_t> last;
+    for (int64_t i = 0; i < lengths[static_cast<size_t>(b)]; ++i) {
+      const auto [position, segment] =
+          tokens[static_cast<size_t>(b * total + i)];
+      const auto [at, first] = last.try_emplace(segment, position);
+      if (!first && position <= at->second) return false;
+      at->second = position;
+    }
+  }
+  return true;
+}
+
+// Queries end where the keys of their sequence end.
+std::vector<int64_t> FirstQueries(const Call& call) {
+  std::vector<int64_t> first;
+  for (int64_t length : call.key_lengths) {
+    first.push_back(std::max<int64_t>(length - call.q_total, 0));
+  }
+  if (first.empty()) {
+    first.push_back(std::max<int64_t>(call.k_total - call.q_total, 0));
+  }
+  if (std::ranges::count(first, first[0]) == std::ssize(first)) first.resize(1);
+  return first;
+}
+
 // The shape of the whole call: that of a call with the two extreme tokens of
 // each sequence alone.
 Shape WholeShape(const CallSizes& local, const AttentionOptions& given,
@@ -217,7 +286,9 @@ Shape WholeShape(const CallSizes& local, const AttentionOptions& given,
                                  .q_positions = q_positions,
                                  .k_positions = k_positions,
                                  .key_lengths = key_lengths};
-  return CallMask(sizes, options).ShapeOf(sizes, options);
+  Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+  shape.rising = true;  // two tokens do not tell
+  return shape;
 }
 
 // How far each block goes: to the last rank that needs it.
@@ -263,7 +334,10 @@ std::vector<int64_t> TokenIds::Of(const Piece& piece) const {
 
 Range Call::Offsets() const {
   Range offsets{.lo = BucketMap::kLowest, .hi = BucketMap::kHighest};
-  if (window) offsets = {.lo = -window->right, .hi = window->left};
+  if (window) {
+    offsets = {.lo = std::max(offsets.lo, -window->right),
+               .hi = std::min(offsets.hi, window->left)};
+  }
   if (causal) offsets.lo = std::max<int64_t>(offsets.lo, 0);
   return offsets;
 }
@@ -273,8 +347,7 @@ bool Call::Sees(const Piece& q, const Piece& k) const {
   if (segmented && !q.segments.Meets(k.segments)) return false;
   const Range offsets{.lo = q.positions.lo - k.positions.hi,
                       .hi = q.positions.hi - k.positions.lo};
-  // Offsets of given positions may be twice as large as positions.
-  return (!causal && !window) || offsets.Meets(Offsets());
+  return offsets.Meets(Offsets());
 }
 
 bool Call::Needs(int rank, int owner) const {
@@ -330,16 +403,29 @@ Call Meet(const Group& group, const Tensor& q, const Tensor& k, const Tensor& v,
   const auto ids = [&](std::span<const int64_t> values, int64_t length) {
     return TokenIds{.values = values, .length = length, .batch = s.batch};
   };
-  call.q_shift = std::max<int64_t>(call.k_total - call.q_total, 0);
+  call.q_first = FirstQueries(call);
+  constexpr int64_t kFirstKey[] = {0};
   const Extremes q_extremes = FindExtremes(
-      call.queries[me], ids(o.q_positions, s.q_len), call.q_shift, {});
+      call.queries[me], ids(o.q_positions, s.q_len), call.q_first, {});
   const Extremes k_extremes = FindExtremes(
-      call.keys[me], ids(o.k_positions, s.k_len), 0, o.key_lengths);
+      call.keys[me], ids(o.k_positions, s.k_len), kFirstKey, o.key_lengths);
   const std::vector<Range> q_ranges =
       ShareRanges(group, call.queries, q_extremes, ids(o.q_segments, s.q_len));
   const std::vector<Range> k_ranges =
       ShareRanges(group, call.keys, k_extremes, ids(o.k_segments, s.k_len));
   call.shape = WholeShape(s, o, q_ranges, k_ranges);
+  if (o.causal && call.shape.MaxPosition() >= kPackedFrom) {
+    const auto batch = static_cast<size_t>(s.batch);
+    const std::vector<int64_t> queries(batch, call.q_total);
+    std::vector<int64_t> keys(batch, call.k_total);
+    std::ranges::copy(o.key_lengths, keys.begin());
+    call.shape.rising = (!call.q_positions_given ||
+                         Rise(group, call.queries, ids(o.q_positions, s.q_len),
+                              ids(o.q_segments, s.q_len), queries)) &&
+                        (!call.k_positions_given ||
+                         Rise(group, call.keys, ids(o.k_positions, s.k_len),
+                              ids(o.k_segments, s.k_len), keys));
+  }
   call.hops = Hops(call, group.size());
 
   const std::string refused = ErrorOf([&] {

@@ -56,7 +56,9 @@ struct Call {
   CallSizes sizes = {};  // of this rank
   int64_t q_total = 0;   // tokens over all ranks
   int64_t k_total = 0;
-  int64_t q_shift = 0;  // the position of query 0 where none are given
+  // Where positions are not given, that of query 0: of all sequences, or of
+  // each where these begin differently.
+  std::vector<int64_t> q_first = {};
   bool q_positions_given = false;
   bool k_positions_given = false;  // they travel with the block, as given
   bool k_positions_per_sequence = false;

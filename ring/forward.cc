@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <future>
 #include <limits>
-#include <thread>
 
+#include "locus/threads.h"
 #include "ring/journey.h"
 #include "ring/pairs.h"
 #include "ring/views.h"
@@ -38,8 +38,7 @@ void Join(const AttentionResult& part, const Chunk& rows, int threads,
           AttentionResult& whole) {
   // Below this, starting a thread takes longer than the work.
   constexpr int64_t kRowsPerThread = 256;
-  const int64_t wanted =
-      threads > 0 ? threads : std::thread::hardware_concurrency();
+  const int64_t wanted = threads > 0 ? threads : UsableCpus();
   const int64_t workers =
       std::clamp<int64_t>(rows.count / kRowsPerThread, 1, wanted);
   std::vector<std::future<void>> others;

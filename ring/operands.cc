@@ -7,13 +7,16 @@
 namespace locus::ring {
 namespace {
 
-// Positions of a piece: as given, else counted from `shift`.
+// Positions of a piece: as given, else counted from where each sequence begins,
+// or from where all of them do.
 std::vector<int64_t> PositionsOf(const Piece& piece, const TokenIds& given,
-                                 int64_t shift) {
+                                 std::span<const int64_t> begins) {
   if (!given.values.empty()) return given.Of(piece);
   std::vector<int64_t> positions;
-  for (int64_t i = 0; i < piece.tokens.count; ++i) {
-    positions.push_back(shift + piece.tokens.first + i * piece.tokens.stride);
+  for (int64_t begin : begins) {
+    for (int64_t i = 0; i < piece.tokens.count; ++i) {
+      positions.push_back(begin + piece.tokens.first + i * piece.tokens.stride);
+    }
   }
   return positions;
 }
@@ -110,7 +113,7 @@ std::vector<QueryPiece> QueryPieces(const Call& call, int rank, const Tensor& q,
          .rows = {.first = piece.begin, .count = piece.tokens.count},
          .q = FloatRows(q, piece),
          .positions =
-             PositionsOf(piece, ids(options.q_positions), call.q_shift),
+             PositionsOf(piece, ids(options.q_positions), call.q_first),
          .segments = SegmentsOf(piece, ids(options.q_segments))});
   }
   return pieces;
@@ -123,11 +126,12 @@ KeyPiece MakeKeyPiece(const Call& call, const Block& block,
                     .length = call.key_counts[static_cast<size_t>(block.owner)],
                     .batch = call.sizes.batch};
   };
+  constexpr int64_t kFirst[] = {0};
   KeyPiece keys{.piece = piece,
                 .rows = {.first = piece.begin, .count = piece.tokens.count},
                 .k = FloatRows(block.k, piece),
                 .v = FloatRows(block.v, piece),
-                .positions = PositionsOf(piece, ids(block.positions), 0),
+                .positions = PositionsOf(piece, ids(block.positions), kFirst),
                 .segments = SegmentsOf(piece, ids(block.segments))};
   for (int64_t length : call.key_lengths) {
     keys.lengths.push_back(CountBefore(piece.tokens, length));
@@ -138,7 +142,8 @@ KeyPiece MakeKeyPiece(const Call& call, const Block& block,
 bool CanTrim(const Call& call, const QueryPiece& q, const KeyPiece& k) {
   return (call.causal || call.window) && !call.segmented &&
          !call.q_positions_given && !call.k_positions_given &&
-         q.piece.tokens.stride == 1 && k.piece.tokens.stride == 1;
+         call.q_first.size() == 1 && q.piece.tokens.stride == 1 &&
+         k.piece.tokens.stride == 1;
 }
 
 QueryPiece Trimmed(const Call& call, const QueryPiece& q, const KeyPiece& k) {

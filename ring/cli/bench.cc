@@ -19,6 +19,7 @@
 #include "locus/simd.h"
 #include "locus/version.h"
 #include "ring/cli/case.h"
+#include "ring/cli/session.h"
 #include "ring/journey.h"
 #include "ring/pairs.h"
 
@@ -130,8 +131,7 @@ class Bencher {
  public:
   Bencher(const Case& c, const BenchArgs& args)
       : case_(c),
-        name_(FindEncoding(args.encoding).name),
-        encoding_(c.Example(name_)),
+        encoding_(c.Example(FindEncoding(args.encoding).name)),
         sharding_(FindSharding(args.sharding)),
         world_(MPI_COMM_WORLD, c.deadline_seconds) {}
 
@@ -154,14 +154,13 @@ class Bencher {
   Measured Measure(const Group& group, const Row& row) const {
     const std::vector<Chunk> chunks =
         Shard(sharding_, case_.length, group.rank(), group.size());
-    const Inputs x(case_, name_, chunks);
+    const Inputs x(case_, chunks);
     Stats stats;
     Options options{.attention = case_.Options(),
                     .sharding = sharding_,
                     .deadline_seconds = case_.deadline_seconds,
                     .stats = &stats};
     AttentionOptions& o = options.attention;
-    o.q_positions = o.k_positions = x.positions;
     o.threads = row.threads;
     const bool backward = row.pass == "backward";
     AttentionResult forward;
@@ -223,7 +222,6 @@ class Bencher {
   }
 
   const Case& case_;
-  std::string_view name_;
   std::unique_ptr<Encoding> encoding_;
   Sharding sharding_;
   Group world_;
@@ -343,28 +341,29 @@ int Bench(const BenchArgs& args) {
   const int repeats =
       static_cast<int>(cli::ReadNumber("--repeat", args.repeats, 1, 1000));
   UseEveryCore();
-  int rank = 0, size = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   std::vector<Row> rows = Rows(c, args, size);
   Bencher bencher(c, args);
   for (int round = 0; round < repeats; ++round) {
     for (Row& row : rows) bencher.Run(row, round == 0);
   }
-  if (rank != 0) return cli::kFine;
-  cli::Json json = {{"version", Version()},      {"simd", SimdTarget()},
-                    {"encoding", args.encoding}, {"sharding", args.sharding},
-                    {"causal", c.causal},        {"repeats", repeats},
-                    {"case", c.ToJson()}};
-  for (const Row& row : rows) json["rows"].push_back(ToJson(rows, row));
-  if (!args.common.save.empty()) cli::SaveJson(json, args.common.save);
-  cli::Emit(args.common.json
-                ? json.dump(2) + "\n"
-                : fmt::format("{}, {} tokens, {} heads of {}, {}, "
-                              "{}, {}\n{}",
-                              args.encoding, c.length, c.heads, c.dim,
-                              DTypeName(c.dtype), c.causal ? "causal" : "full",
-                              args.sharding, Table(json["rows"])));
+  OnFirstRank(Group(MPI_COMM_WORLD, c.deadline_seconds), [&] {
+    cli::Json json = {{"version", Version()},      {"simd", SimdTarget()},
+                      {"encoding", args.encoding}, {"sharding", args.sharding},
+                      {"causal", c.causal},        {"repeats", repeats},
+                      {"case", c.ToJson()}};
+    for (const Row& row : rows) json["rows"].push_back(ToJson(rows, row));
+    if (!args.common.save.empty()) cli::SaveJson(json, args.common.save);
+    cli::Emit(args.common.json
+                  ? cli::JsonText(json)
+                  : fmt::format("{}, {} tokens, {} heads of {}, {}, "
+                                "{}, {}\n{}",
+                                args.encoding, c.length, c.heads, c.dim,
+                                DTypeName(c.dtype),
+                                c.causal ? "causal" : "full", args.sharding,
+                                Table(json["rows"])));
+  });
   return cli::kFine;
 }
 

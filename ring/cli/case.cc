@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "locus/rotary.h"
 #include "ring/views.h"
 
 namespace locus::ring {
@@ -135,18 +134,9 @@ Tensor Numbers(const Case& c, Kind kind, int64_t heads,
   return Convert(x, c.dtype);
 }
 
-Inputs::Inputs(const Case& c, std::string_view encoding,
-               const std::vector<Chunk>& chunks)
+Inputs::Inputs(const Case& c, const std::vector<Chunk>& chunks)
     : q(Numbers(c, Kind::kQ, c.heads, chunks)),
       k(Numbers(c, Kind::kK, c.kv_heads, chunks)),
-      v(Numbers(c, Kind::kV, c.kv_heads, chunks)) {
-  if (encoding != "mrope") return;
-  for (const Chunk& chunk : chunks) {
-    for (int64_t i = 0; i < chunk.count; ++i) {
-      const int64_t token = chunk.first + i * chunk.stride;
-      positions.push_back(PackPosition(token, token, token));
-    }
-  }
-}
+      v(Numbers(c, Kind::kV, c.kv_heads, chunks)) {}
 
 }  // namespace locus::ring

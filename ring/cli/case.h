@@ -53,10 +53,8 @@ struct Case {
 // The tokens of a shard, or of the whole: one chunk.
 struct Inputs {
   Tensor q = {}, k = {}, v = {};
-  std::vector<int64_t> positions = {};  // for M-RoPE alone: three in one
 
-  Inputs(const Case& c, std::string_view encoding,
-         const std::vector<Chunk>& chunks);
+  Inputs(const Case& c, const std::vector<Chunk>& chunks);
 };
 
 // Uniform numbers of mean 0 and variance 1 for the tokens of `chunks`:

@@ -6,6 +6,7 @@
 
 #include "ring/agree.h"
 #include "ring/cli/case.h"
+#include "ring/cli/session.h"
 #include "ring/views.h"
 
 namespace locus::ring {
@@ -79,11 +80,10 @@ struct Whole {
   AttentionResult forward = {};
   EncodingGrads grads = {};
 
-  Whole(const Case& c, const Encoding& encoding, std::string_view name) {
+  Whole(const Case& c, const Encoding& encoding) {
     const std::vector<Chunk> all = {{.first = 0, .count = c.length}};
-    const Inputs x(c, name, all);
-    AttentionOptions options = c.Options();
-    options.q_positions = options.k_positions = x.positions;
+    const Inputs x(c, all);
+    const AttentionOptions options = c.Options();
     forward = locus::Attention(x.q, x.k, x.v, encoding, options);
     grads = locus::AttentionBackward(Numbers(c, Kind::kDOut, c.heads, all), x.q,
                                      x.k, x.v, forward, encoding, options);
@@ -94,11 +94,10 @@ Row Compare(const Group& group, const Case& c, const Encoding& encoding,
             std::string_view name, Sharding sharding, const Whole& whole) {
   const std::vector<Chunk> chunks =
       Shard(sharding, c.length, group.rank(), group.size());
-  const Inputs x(c, name, chunks);
-  Options options{.attention = c.Options(),
-                  .sharding = sharding,
-                  .deadline_seconds = c.deadline_seconds};
-  options.attention.q_positions = options.attention.k_positions = x.positions;
+  const Inputs x(c, chunks);
+  const Options options{.attention = c.Options(),
+                        .sharding = sharding,
+                        .deadline_seconds = c.deadline_seconds};
   const AttentionResult forward =
       Attention(group.comm(), x.q, x.k, x.v, encoding, options);
   const EncodingGrads grads =
@@ -170,7 +169,7 @@ Row CompareSample(const Group& group, const Case& c, const Encoding& encoding,
       .encoding = std::string(name), .sharding = sharding, .causal = c.causal};
   Tensor out;
   {
-    const Inputs x(c, name, chunks);
+    const Inputs x(c, chunks);
     out = TakeShard(Attention(group.comm(), x.q, x.k, x.v, encoding,
                               {.attention = c.Options(),
                                .sharding = sharding,
@@ -248,7 +247,7 @@ int Check(const CheckArgs& args) {
     for (bool causal : {false, true}) {
       c.causal = causal;
       std::optional<Whole> whole;
-      if (sample == 0) whole.emplace(c, *encoding, name);
+      if (sample == 0) whole.emplace(c, *encoding);
       for (Sharding sharding : shardings) {
         rows.push_back(
             whole ? Compare(group, c, *encoding, name, sharding, *whole)
@@ -257,7 +256,7 @@ int Check(const CheckArgs& args) {
     }
   }
   const bool passed = std::ranges::all_of(rows, &Row::Passed);
-  if (group.rank() == 0) {
+  OnFirstRank(group, [&] {
     cli::Json json = {
         {"ranks", group.size()},
         {"case", c.ToJson()},
@@ -267,12 +266,11 @@ int Check(const CheckArgs& args) {
     for (const Row& row : rows) json["rows"].push_back(ToJson(row));
     if (!args.common.save.empty()) cli::SaveJson(json, args.common.save);
     cli::Emit(args.common.json
-                  ? json.dump(2) + "\n"
+                  ? cli::JsonText(json)
                   : fmt::format("{}{} ranks give {} one process gives\n",
                                 Table(rows), group.size(),
                                 passed ? "what" : "other than what"));
-  }
-  group.Barrier();
+  });
   return passed ? cli::kFine : cli::kAnswerIsNo;
 }
 

@@ -5,12 +5,21 @@
 #include <csignal>
 #include <string>
 
+#include "locus/files.h"
+#include "locus/text.h"
 #include "ring/agree.h"
 #include "ring/cli/case.h"
 #include "ring/cli/session.h"
 
 namespace locus::ring {
 namespace {
+
+// What a rank was told to do; on other machines the program may lie elsewhere.
+std::string Command(int argc, char** argv) {
+  std::string command = "locus ring";
+  for (int n = 1; n < argc; ++n) command += std::string(" ") + argv[n];
+  return fmt::format("'{}'", EscapeControls(command));
+}
 
 int Start(int argc, char** argv) {
   CheckArgs check;
@@ -71,13 +80,20 @@ int Start(int argc, char** argv) {
   }
   return RunSession(deadline_seconds, [&] {
     const Group all(MPI_COMM_WORLD, deadline_seconds);
-    Agree(all, wrong, {});
-    if (!help) return checks->parsed() ? Check(check) : Bench(bench);
-    const auto chosen = app.get_subcommands();
-    if (all.rank() == 0) {
-      cli::Emit((chosen.empty() ? &app : chosen.front())->help());
+    Agree(all, wrong, {{"command", Command(argc, argv)}});
+    if (help) {
+      const auto chosen = app.get_subcommands();
+      OnFirstRank(all, [&] {
+        cli::Emit((chosen.empty() ? &app : chosen.front())->help());
+      });
+      return cli::kFine;
     }
-    return cli::kFine;
+    // Not only after minutes of work.
+    const CaseArgs& given = checks->parsed() ? check.common : bench.common;
+    OnFirstRank(all, [&] {
+      if (!given.save.empty()) CheckOutput(given.save);
+    });
+    return checks->parsed() ? Check(check) : Bench(bench);
   });
 }
 
@@ -86,5 +102,6 @@ int Start(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   return locus::ring::Start(argc, argv);
 }

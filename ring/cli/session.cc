@@ -13,7 +13,8 @@
 #include <thread>
 
 #include "cli/app.h"
-#include "locus/ring_group.h"
+#include "cli/complain.h"
+#include "ring/agree.h"
 
 namespace locus::ring {
 namespace {
@@ -28,16 +29,6 @@ int WorldRank() {
   return rank;
 }
 
-void Say(std::string message) {
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  // One write a line: lines of several ranks do not mix.
-  const std::string line = fmt::format("locus: {}\n", message);
-  const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  static_cast<void>(written);  // there is no one else to tell
-}
-
 // Ends the program unless it is gone in time.
 class Watchdog {
  public:
@@ -48,7 +39,7 @@ class Watchdog {
                              [this] { return stop_; })) {
             return;
           }
-          Say(message);
+          cli::Complain(message);
           std::_Exit(cli::kAnswerIsNo);
         }) {}
   ~Watchdog() {
@@ -71,7 +62,7 @@ class Watchdog {
 
 // On this rank alone: the others would wait for it.
 [[noreturn]] void FailAlone(const std::string& message) {
-  Say(message);
+  cli::Complain(message);
   sleep(kLastWordsSeconds);
   MPI_Abort(MPI_COMM_WORLD, cli::kAnswerIsNo);
   std::_Exit(cli::kAnswerIsNo);
@@ -84,7 +75,7 @@ int Run(const std::function<int()>& body) {
     FailAlone(e.what());
   } catch (const Error& e) {
     if (WorldRank() != 0) return StayQuiet();
-    Say(e.what());
+    cli::Complain(e.what());
     return cli::kBadInput;
   } catch (const std::bad_alloc&) {
     FailAlone(
@@ -95,6 +86,16 @@ int Run(const std::function<int()>& body) {
 }
 
 }  // namespace
+
+void OnFirstRank(const Group& all, const std::function<void()>& work) {
+  std::string error;
+  try {
+    if (all.rank() == 0) work();
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  Agree(all, error, {});
+}
 
 int StayQuiet() {
   sleep(kLastWordsSeconds);

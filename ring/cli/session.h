@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "locus/ring_group.h"
+
 namespace locus::ring {
 
 // Starts MPI, calls `body`, ends MPI; returns the exit code. Starting and
@@ -14,6 +16,10 @@ namespace locus::ring {
 // An Error of `body` is one that every rank throws. Anything else that it
 // throws is of this rank alone, and ends the others as well.
 int RunSession(double deadline_seconds, const std::function<int()>& body);
+
+// Runs `work` on rank 0. An Error there is thrown on every rank, so that nobody
+// waits for a rank that has given up.
+void OnFirstRank(const Group& all, const std::function<void()>& work);
 
 // The end of a rank that leaves it to rank 0 to say what is wrong: the exit
 // code, after a moment.

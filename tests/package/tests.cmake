@@ -33,12 +33,41 @@ function(locus_consumer name fixture folder)
     FIXTURES_REQUIRED "${fixture}"
     PASS_REGULAR_EXPRESSION "rope ${PROJECT_VERSION} 0\n")
 endfunction()
+# Where there is no MPI: whoever does not ask for the ring does not need it.
 locus_consumer(find_package package_installed find_package
-  -DCMAKE_PREFIX_PATH=${package_prefix})
+  -DCMAKE_PREFIX_PATH=${package_prefix} -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+# Nor do users of the shared library need what it is made of.
 locus_consumer(find_package_shared package_installed_shared find_package
-  -DCMAKE_PREFIX_PATH=${package_shared}/prefix)
+  -DCMAKE_PREFIX_PATH=${package_shared}/prefix
+  -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_hwy=ON
+  -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
 locus_consumer(add_subdirectory "" add_subdirectory
   ${package_launcher} -DLOCUS_SOURCE=${PROJECT_SOURCE_DIR})
+
+# locus_refusal(name fixture prefix sentence cmake options...): the component
+# ring is asked for where it cannot be had.
+function(locus_refusal name fixture prefix sentence)
+  add_test(NAME package.${name} COMMAND ${CMAKE_COMMAND} --fresh
+    -S ${package_dir}/find_ring -B ${package_work}/${name} -G ${CMAKE_GENERATOR}
+    -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DCMAKE_PREFIX_PATH=${prefix} ${ARGN})
+  set_tests_properties(package.${name} PROPERTIES
+    FIXTURES_REQUIRED "${fixture}" PASS_REGULAR_EXPRESSION "${sentence}")
+endfunction()
+locus_refusal(no_ring package_installed_shared ${package_shared}/prefix
+  "was installed without the ring")
+if(LOCUS_RING)
+  locus_consumer(find_ring package_installed find_ring
+    -DCMAKE_PREFIX_PATH=${package_prefix})
+  set_tests_properties(package.find_ring PROPERTIES
+    ENVIRONMENT "${ring_environment}")
+  locus_refusal(no_mpi package_installed ${package_prefix}
+    "component ring needs" -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+endif()
+
+add_test(NAME package.licence COMMAND ${CMAKE_COMMAND} -E compare_files
+  ${PROJECT_SOURCE_DIR}/LICENSE ${package_prefix}/${CMAKE_INSTALL_DOCDIR}/LICENSE)
+set_tests_properties(package.licence PROPERTIES
+  FIXTURES_REQUIRED package_installed)
 
 add_test(NAME package.pkg_config COMMAND
   ${package_dir}/pkg_config/build.sh ${CMAKE_CXX_COMPILER}

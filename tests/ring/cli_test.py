@@ -5,6 +5,7 @@ Usage: cli_test.py LOCUS_RING
 """
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -76,6 +77,55 @@ class CliTest(unittest.TestCase):
                 lines = [x for x in errors.splitlines() if x.startswith("locus: ")]
                 self.assertEqual(len(lines), 1, errors)
                 self.assertTrue(lines[0].startswith(expected), lines[0])
+
+    def refused(self, command: list[str]) -> str:
+        """The one sentence of a job that ends long before its deadline."""
+        code, out, errors = Job(command).finish(SECONDS)
+        self.assertEqual(code, 2, errors)
+        self.assertEqual(out, "")
+        lines = [x for x in errors.splitlines() if x.startswith("locus: ")]
+        self.assertEqual(len(lines), 1, errors)
+        return lines[0]
+
+    def test_a_bad_place_to_save_is_found_at_once(self) -> None:
+        # A check of this length takes hours.
+        check = ["check", "rope", "--length=200000", "--deadline=1000"]
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(f"{folder}/pipe")
+            for path, why in (
+                (f"{folder}/no/such/x.json", "No such file or directory"),
+                (folder, "it is a folder"),
+                (f"{folder}/pipe", "it exists and is not a regular file"),
+            ):
+                with self.subTest(path=path):
+                    line = self.refused(mpirun(2, [PROGRAM, *check, "--save", path]))
+                    self.assertEqual(
+                        line, f"locus: rank 0: cannot write '{path}': {why}"
+                    )
+
+    def test_ranks_must_be_told_the_same(self) -> None:
+        check = [PROGRAM, "check", "rope", "--deadline=1000"]
+        for mine, other in (
+            ("--length=65", "--length=66"),
+            ("--seed=1", "--seed=2"),
+            ("--length=65", "--help"),
+        ):
+            with self.subTest(other=other):
+                line = self.refused(
+                    [*mpirun(1, [*check, mine]), ":", "-n", "1", *check, other]
+                )
+                self.assertEqual(
+                    line,
+                    "locus: every rank must bring the same command: rank 0 has "
+                    f"'locus ring check rope --deadline=1000 {mine}' and rank 1 has "
+                    f"'locus ring check rope --deadline=1000 {other}'",
+                )
+
+    def test_a_full_disk_ends_every_rank(self) -> None:
+        for arguments in (["--json"], []):
+            check = f"'{PROGRAM}' check rope --length=65 {' '.join(arguments)}"
+            line = self.refused(mpirun(2, ["sh", "-c", f"{check} >/dev/full"]))
+            self.assertIn("cannot write to standard output", line)
 
     def test_help(self) -> None:
         code, out, _ = run(2, "--help")

@@ -84,6 +84,45 @@ TEST(RingOptionsTest, FewerQueriesThanKeys) {
   ExpectEverySharding(call, Shaw());
 }
 
+// Queries end where the keys of their own sequence end.
+TEST(RingOptionsTest, KeyLengthsOfFewerQueries) {
+  Call call = PlainCall(19, 53);
+  call.options.causal = true;
+  for (const auto& lengths : {std::vector<int64_t>{53, 31}, {40, 5}}) {
+    call.key_lengths = lengths;
+    call.options.window = {};
+    ExpectEverySharding(call, Shaw());
+    call.options.window = Window{.left = 7, .right = 0};
+    ExpectEverySharding(call, Shaw());
+  }
+}
+
+// A position that falls where one rank's tokens end is seen by no rank alone.
+TEST(RingOptionsTest, PackedPositionsRiseThroughAllRanks) {
+  const MRope encoding(16, PairLayout::kHalves, {2, 3, 3});
+  const Tensor d_out = RandomTensor({2, 4, 53, 16}, 4).To(DType::kF32);
+  for (ring::Sharding sharding : kShardings) {
+    for (int64_t fall = 0; fall < 53; fall += 9) {
+      Call call = PlainCall();
+      call.options.causal = true;
+      for (int b = 0; b < 2; ++b) {
+        for (int64_t i = 0; i < 53; ++i) {
+          const int64_t t = b == 1 && fall > 0 && i >= fall ? i - 1 : i;
+          call.q_pos.push_back(PackPosition(t, 1, 2));
+        }
+      }
+      call.k_pos = call.q_pos;
+      const auto chunks = ring::Shard(sharding, 53, Rank(), Ranks());
+      const RankCall mine(call, d_out, chunks, chunks, sharding);
+      const std::string error = ErrorOf([&] { RunRing(mine, encoding); });
+      EXPECT_EQ(
+          error.find("do not rise from token to token") != std::string::npos,
+          fall > 0)
+          << error;
+    }
+  }
+}
+
 // Fewer tokens than ranks: some hold nothing.
 TEST(RingOptionsTest, OneToken) {
   ExpectEverySharding(PlainCall(1, 1), Shaw());

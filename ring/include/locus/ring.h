@@ -61,8 +61,9 @@ struct Stats {
 
 struct Options {
   // Positions and segments are of this rank's tokens, in its order; without
-  // positions, tokens count through the whole sequence. `key_lengths` count
-  // tokens of the whole sequence. return_lse as for one process.
+  // positions, tokens count through the whole sequence, and queries end where
+  // its keys end. `key_lengths` count tokens of the whole sequence. return_lse
+  // as for one process.
   AttentionOptions attention = {};
   Sharding sharding = Sharding::kContiguous;
   double deadline_seconds = kDeadlineSeconds;
