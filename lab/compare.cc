@@ -13,7 +13,9 @@
 #include "lab/progress.h"
 #include "lab/report.h"
 #include "lab/results.h"
+#include "lab/results_check.h"
 #include "locus/error.h"
+#include "locus/text.h"
 
 namespace locus::lab {
 namespace {
@@ -28,7 +30,7 @@ void Emit(const std::string& text) {
 }
 
 void Say(const std::string& sentence) {
-  fmt::print(stderr, "locus: {}\n", sentence);
+  fmt::print(stderr, "locus: {}\n", EscapeControls(sentence));
 }
 
 fs::path ResultsPath(const fs::path& folder) { return folder / "results.json"; }
@@ -46,13 +48,12 @@ std::string Progressed(const Study& study) {
 
 // Seconds of earlier sessions; a session that was killed is not counted.
 double EarlierSeconds(const Study& study) {
-  const fs::path path = study.folder / "runs" / "seconds.json";
+  const fs::path path = study.SecondsPath();
   return fs::exists(path) ? ReadSealedJson(path)["seconds"].get<double>() : 0.0;
 }
 
 void KeepSeconds(const Study& study, double seconds) {
-  WriteSealedJson(study.folder / "runs" / "seconds.json",
-                  {{"seconds", seconds}});
+  WriteSealedJson(study.SecondsPath(), {{"seconds", seconds}});
 }
 
 void WriteResults(const fs::path& folder, const Json& results) {
@@ -64,7 +65,7 @@ void Show(const CompareOptions& options, const Json& results) {
   if (options.json) {
     Emit(ResultsText(results));
   } else {
-    Emit(ReportText(results));
+    Emit(EscapeControls(ReportText(results), /*keep_lines=*/true));
     Emit(fmt::format("\nreport: {}\ndata:   {}\n",
                      ReportPath(options.request.folder).string(),
                      ResultsPath(options.request.folder).string()));
@@ -137,19 +138,9 @@ int Redraw(const CompareOptions& options) {
                     "locus compare",
                     options.request.folder.string()));
   }
-  const Json results =
-      Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
-  if (!results.is_object() || results.value("schema", 0) != 1) {
-    throw Error(
-        fmt::format("{} is not a results file of schema 1", path.string()));
-  }
-  try {
-    WriteFile(ReportPath(options.request.folder), ReportHtml(results));
-    Show(options, results);
-  } catch (const Json::exception& e) {
-    throw Error(fmt::format("{} lacks something that the report shows: {}",
-                            path.string(), e.what()));
-  }
+  const Json results = ReadResults(path);
+  WriteFile(ReportPath(options.request.folder), ReportHtml(results));
+  Show(options, results);
   return kFine;
 }
 

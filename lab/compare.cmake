@@ -9,6 +9,7 @@ add_library(locus_study STATIC
   compare_open.cc
   compare_pool.cc
   compare_ranks.cc
+  compare_recover.cc
   compare_stop.cc
   compare_study.cc
   compare_train.cc
@@ -25,6 +26,7 @@ add_library(locus_study STATIC
   report_tables.cc
   report_text.cc
   results.cc
+  results_check.cc
   store.cc)
 target_link_libraries(locus_study
   PUBLIC locus_lab nlohmann_json::nlohmann_json
@@ -33,7 +35,7 @@ target_link_libraries(locus_study
 target_compile_options(locus_study PRIVATE -O1)
 
 # With the ring, ranks of MPI share a study; without it, they are refused.
-add_executable(locus_compare main.cc)
+add_executable(locus_compare main.cc ${PROJECT_SOURCE_DIR}/cli/complain.cc)
 if(LOCUS_RING)
   add_library(locus_lab_mpi STATIC ranks_mpi.cc)
   target_link_libraries(locus_lab_mpi PUBLIC locus_ring locus_lab

@@ -34,6 +34,13 @@ JobOutcome TryJob(const JobContext& context) {
   }
 }
 
+void WriteResult(const JobContext& context, const Json& answer,
+                 const Json& cost) {
+  WriteSealedJson(
+      context.study.ResultPath(context.job),
+      {{"study", context.study.record}, {"answer", answer}, {"cost", cost}});
+}
+
 Json NumberJson(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }

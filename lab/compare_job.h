@@ -28,6 +28,10 @@ struct JobContext {
 // Returns false if it stopped early because that was wished. Throws Error.
 bool DoJob(const JobContext& context);
 
+// Both parts, and a copy of study.json that it can be recovered from.
+void WriteResult(const JobContext& context, const Json& answer,
+                 const Json& cost);
+
 // The two kinds of job.
 bool TrainAndEvaluate(const JobContext& context);
 void Measure(const JobContext& context);

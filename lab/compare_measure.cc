@@ -51,9 +51,8 @@ void Measure(const JobContext& context) {
     row["peak_memory_bytes"] = costs[n].peak_memory_bytes;
     rows.push_back(std::move(row));
   }
-  WriteSealedJson(context.study.ResultPath(context.job),
-                  {{"answer", {{"id", context.job.id}, {"refused", refused}}},
-                   {"cost", {{"rows", rows}}}});
+  WriteResult(context, {{"id", context.job.id}, {"refused", refused}},
+              {{"rows", rows}});
 }
 
 double MeasureRate(const Study& study, const Ranks& ranks) {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "lab/compare_recover.h"
 #include "lab/compare_stop.h"
 #include "locus/error.h"
 
@@ -20,6 +21,7 @@ Study Begin(const CompareOptions& options) {
 }
 
 Study Resume(const CompareOptions& options) {
+  RecoverStudy(options.request.folder);
   auto stored = OpenStudy(options.request.folder);
   if (!stored) {
     throw Error(
@@ -45,11 +47,11 @@ Study Resume(const CompareOptions& options) {
 // A finished one of this very version, or nothing to lose.
 bool MayReplace(const fs::path& folder) {
   const fs::path path = folder / "results.json";
-  if (!fs::exists(folder / "study.json")) return true;
+  if (!fs::exists(folder / "study.json") && !HasRuns(folder)) return true;
   if (!fs::exists(path)) return false;
   const Json results =
       Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
-  return results.is_object() && !results.value("interrupted", true);
+  return IsFinished(results);
 }
 
 [[noreturn]] void RefuseUnfinished(const CompareOptions& options,
@@ -67,6 +69,7 @@ Study Open(const CompareOptions& options) {
     case Existing::kReplace:
       return Begin(options);
     case Existing::kContinue: {
+      RecoverStudy(options.request.folder);
       if (!fs::exists(options.request.folder / "study.json"))
         return Begin(options);
       const bool replaceable = MayReplace(options.request.folder);
@@ -100,7 +103,7 @@ OpenedStudy::OpenedStudy(const CompareOptions& options)
   HearSignals(/*interrupt=*/true);
   study_ = Open(options);
   RemoveUnfinished(study_.folder);
-  CheckCheckpoints(study_);
+  CheckRuns(study_);
   MakeFolder(study_.folder / "runs");
 }
 

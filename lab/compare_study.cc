@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 
 #include "locus/error.h"
@@ -61,14 +62,49 @@ void CheckRanks(const Settings& settings) {
   }
 }
 
+// Every run's file has a copy of its study.json.
+void CheckOwner(const Study& study, const fs::path& path, const Json& json) {
+  const auto at = json.find("study");
+  if (at == json.end() || *at == study.record) return;
+  throw Error(fmt::format("{} is of another study", path.string()));
+}
+
+void CheckId(const Job& job, const fs::path& path, const Json& json) {
+  const std::string id = json.value("id", "");
+  if (id == job.id) return;
+  throw Error(fmt::format("{} is of another run ('{}')", path.string(), id));
+}
+
+// A file that is refused can be done without.
+template <typename Read>
+void OrAdvise(std::string_view consequence, const Read& read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}; delete it and continue with --resume: {}",
+                            e.what(), consequence));
+  }
+}
+
+// The name of a folder for results that began at that time.
+std::string FolderName(const Json& results) {
+  const auto at = results.find("created");
+  const std::string name =
+      at != results.end() && at->is_string() ? at->get<std::string>() : "";
+  const bool plain = std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == ':';
+  });
+  return plain && !name.empty() ? name : "unknown";
+}
+
 // Moves results of a finished study aside, into a folder named by its start.
 void KeepEarlier(const fs::path& folder) {
   const fs::path results = folder / "results.json";
   if (!fs::exists(results)) return;
   const Json json =
       Json::parse(ReadFile(results), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("interrupted", true)) return;
-  const fs::path aside = folder / "earlier" / json.value("created", "unknown");
+  if (!IsFinished(json)) return;
+  const fs::path aside = folder / "earlier" / FolderName(json);
   MakeFolder(aside);
   for (const char* name : {"results.json", "report.html"}) {
     std::error_code error;  // the page may be absent
@@ -78,15 +114,21 @@ void KeepEarlier(const fs::path& folder) {
 
 }  // namespace
 
+bool IsFinished(const Json& results) {
+  return results.is_object() && results.contains("interrupted") &&
+         results["interrupted"] == false;
+}
+
 fs::path Study::JobFolder(const Job& job) const {
   return folder / "runs" / job.id;
 }
 fs::path Study::CheckpointPath(const Job& job) const {
-  return JobFolder(job) / "checkpoint";
+  return JobFolder(job) / kCheckpointName;
 }
 fs::path Study::ResultPath(const Job& job) const {
-  return JobFolder(job) / "result.json";
+  return JobFolder(job) / kResultName;
 }
+fs::path Study::SecondsPath() const { return folder / "runs" / "seconds.json"; }
 
 bool Study::IsDone(const Job& job) const {
   if (!fs::exists(ResultPath(job))) return false;
@@ -173,26 +215,39 @@ void SaveStudy(const Study& study) {
 
 void ClearFolder(const fs::path& folder) {
   KeepEarlier(folder);
-  // First what makes it a study: if this is cut short, nothing of it counts.
+  // Runs go first, all at once: those left by a removal that was cut short
+  // would bring their study back.
+  const fs::path discarded = folder / "discarded";
+  Remove(discarded);
+  std::error_code error;  // there may be none
+  fs::rename(folder / "runs", discarded, error);
   for (const char* name :
-       {"study.json", "runs", "results.json", "report.html"}) {
+       {"runs", "study.json", "results.json", "report.html", "discarded"}) {
     Remove(folder / name);
   }
 }
 
-void CheckCheckpoints(const Study& study) {
+void CheckRuns(const Study& study) {
   for (const Job& job : study.plan) {
-    if (fs::exists(study.ResultPath(job))) {
-      ReadSealedJson(study.ResultPath(job));
+    const fs::path result = study.ResultPath(job);
+    if (fs::exists(result)) {
+      OrAdvise("that run then starts anew", [&] {
+        const Json json = ReadSealedJson(result);
+        CheckOwner(study, result, json);
+        CheckId(job, result, json.value("answer", Json::object()));
+      });
     }
     const fs::path path = study.CheckpointPath(job);
     if (!fs::exists(path)) continue;
-    const Sealed checkpoint = ReadSealed(path);
-    if (checkpoint.header.value("id", "") != job.id) {
-      throw Error(fmt::format(
-          "{} is of another run ('{}'); delete it and continue with --resume",
-          path.string(), checkpoint.header.value("id", "")));
-    }
+    OrAdvise("that run then starts anew", [&] {
+      const Json header = ReadSealed(path).header;
+      CheckOwner(study, path, header);
+      CheckId(job, path, header);
+    });
+  }
+  if (fs::exists(study.SecondsPath())) {
+    OrAdvise("the time spent so far is then forgotten",
+             [&] { ReadSealedJson(study.SecondsPath()); });
   }
 }
 

@@ -3,6 +3,7 @@
 //   OUT/study.json                 settings; written first
 //   OUT/runs/<job>/checkpoint      a job that is not finished
 //   OUT/runs/<job>/result.json     a finished one
+//   OUT/runs/seconds.json          time spent on it so far
 //   OUT/results.json, report.html  the answer
 #ifndef LOCUS_LAB_COMPARE_STUDY_H_
 #define LOCUS_LAB_COMPARE_STUDY_H_
@@ -19,6 +20,10 @@
 
 namespace locus::lab {
 
+// Files of a job in its folder.
+inline constexpr const char* kCheckpointName = "checkpoint";
+inline constexpr const char* kResultName = "result.json";
+
 struct Study {
   std::filesystem::path folder = {};
   Given given = {};  // the options that it was started with
@@ -29,6 +34,7 @@ struct Study {
   std::filesystem::path JobFolder(const Job& job) const;
   std::filesystem::path CheckpointPath(const Job& job) const;
   std::filesystem::path ResultPath(const Job& job) const;
+  std::filesystem::path SecondsPath() const;
 
   // Finished, and what other jobs need of it is still there.
   bool IsDone(const Job& job) const;
@@ -59,11 +65,15 @@ std::string Difference(const Study& stored, const Given& given, int ranks);
 // Writes study.json into a folder without runs.
 void SaveStudy(const Study& study);
 
+// Whether this is results.json of a study that is done.
+bool IsFinished(const Json& results);
+
 // Takes runs and results away: those of a finished study go to OUT/earlier.
 void ClearFolder(const std::filesystem::path& folder);
 
-// Reads every checkpoint; throws Error that names the first damaged one.
-void CheckCheckpoints(const Study& study);
+// Reads what runs have written; throws Error that names the first file that is
+// damaged or of another study, and what to do about it.
+void CheckRuns(const Study& study);
 
 // The corpus of the settings, or nothing if no task needs one.
 std::optional<Corpus> OpenCorpus(const Settings& settings);

@@ -145,8 +145,7 @@ class Trainer {
       unsaved_.Rethrow();
       if (!ranks_.first()) return;
       if (job_.keep_model) Save();
-      WriteSealedJson(context_.study.ResultPath(job_),
-                      {{"answer", Answer()}, {"cost", Cost()}});
+      WriteResult(context_, Answer(), Cost());
       if (!job_.keep_model) std::filesystem::remove(checkpoint_);
     });
   }
@@ -224,8 +223,9 @@ class Trainer {
   void Save() {
     if (!ranks_.first()) return;
     const auto start = Clock::now();
-    WriteSealed(checkpoint_,
-                {.header = progress_.ToJson(job_.id), .body = run_.Save()});
+    Json header = progress_.ToJson(job_.id);
+    header["study"] = context_.study.record;
+    WriteSealed(checkpoint_, {.header = header, .body = run_.Save()});
     saved_ = Clock::now();
     save_seconds_ = SecondsSince(start);
   }
@@ -307,8 +307,7 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
                        {"evaluations", evaluations}};
   Together(context.ranks, [&] {
     if (!context.ranks.first()) return;
-    WriteSealedJson(context.study.ResultPath(job),
-                    {{"answer", answer}, {"cost", Json::object()}});
+    WriteResult(context, answer, Json::object());
   });
 }
 

@@ -6,8 +6,10 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "locus/error.h"
+#include "locus/text.h"
 
 namespace locus::lab {
 namespace {
@@ -57,6 +59,18 @@ std::string OptionNames() {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", OptionName(row));
   }
   return names;
+}
+
+// Of a key in the file `path`; throws Error if there is none.
+OptionRow OptionOf(const std::string& key, const std::string& path) {
+  std::string name = key;
+  std::ranges::replace(name, '_', '-');
+  const auto row = FindOption(name);
+  if (!row) {
+    throw Error(fmt::format("{} has the unknown setting '{}'; known are {}",
+                            path, Printable(key), OptionNames()));
+  }
+  return *row;
 }
 
 // The text that the command line would have for a value of the file.
@@ -146,10 +160,28 @@ std::vector<std::string> Words(std::string_view text) {
 }
 
 Given ReadConfig(const std::string& path) {
+  // Some forty settings, and comments.
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  std::set<std::string> known;
+  // While it is read: a later value would silently take the place of the first.
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start && depth > 0) {
+      throw Error(
+          fmt::format("{} has an object within; its settings are "
+                      "numbers, texts and lists of them",
+                      path));
+    }
+    if (event != Json::parse_event_t::key) return true;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (!known.insert(OptionName(OptionOf(key, path))).second) {
+      throw Error(fmt::format("{} has the setting '{}' twice", path, key));
+    }
+    return true;
+  };
   Json json;
   try {
-    json = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/true,
-                       /*ignore_comments=*/true);
+    json = Json::parse(ReadFile(path, kMostBytes), check,
+                       /*allow_exceptions=*/true, /*ignore_comments=*/true);
   } catch (const Json::parse_error& e) {
     throw Error(
         fmt::format("{} is not JSON: a fault at byte {}", path, e.byte));
@@ -160,15 +192,9 @@ Given ReadConfig(const std::string& path) {
   }
   Given given;
   for (const auto& [key, value] : json.items()) {
-    std::string name = key;
-    std::ranges::replace(name, '_', '-');
-    const auto row = FindOption(name);
-    if (!row) {
-      throw Error(fmt::format("{} has the unknown setting '{}'; known are {}",
-                              path, key, OptionNames()));
-    }
     const std::string where = fmt::format("'{}' in {}", key, path);
-    given[OptionName(*row)] = {.text = TextOf(value, where), .where = where};
+    given[OptionName(OptionOf(key, path))] = {.text = TextOf(value, where),
+                                              .where = where};
   }
   return given;
 }

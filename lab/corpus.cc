@@ -39,6 +39,11 @@ std::string ReadUnzipped(const std::string& path) {
   while ((got = gzread(file.get(), buffer.data(),
                        static_cast<unsigned>(buffer.size()))) > 0) {
     text.append(buffer.data(), static_cast<size_t>(got));
+    if (text.size() > Corpus::kMostBytes) {
+      throw Error(fmt::format(
+          "the corpus {} has more than the {} bytes that can be trained on",
+          path, Corpus::kMostBytes));
+    }
   }
   int status = Z_OK;
   const char* message = gzerror(file.get(), &status);

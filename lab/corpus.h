@@ -2,6 +2,7 @@
 #ifndef LOCUS_LAB_CORPUS_H_
 #define LOCUS_LAB_CORPUS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,8 +12,11 @@ namespace locus::lab {
 
 class Corpus {
  public:
-  // Any file; gzip is unpacked. Throws Error if it cannot be read or is too
-  // short to train on.
+  // Unpacked. The whole is held in memory, by every worker.
+  static constexpr size_t kMostBytes = size_t{256} << 20;
+
+  // Any file of at most kMostBytes; gzip is unpacked. Throws Error if it cannot
+  // be read or is too short to train on.
   static Corpus Open(const std::string& path);
   // The Jargon File of Debian's package dict-jargon: 1.4 MB of English prose in
   // the public domain. Throws Error, with what to do, if it is absent.

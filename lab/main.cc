@@ -9,8 +9,8 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "cli/complain.h"
 #include "lab/compare.h"
 #include "lab/compare_worker.h"
 #include "lab/config.h"
@@ -18,6 +18,7 @@
 #include "lab/ranks.h"
 #include "lab/threads.h"
 #include "locus/error.h"
+#include "locus/threads.h"
 
 namespace locus::lab {
 namespace {
@@ -33,7 +34,7 @@ struct Arguments {
   bool plot_only = false;
   bool dry_run = false;
   bool json = false;
-  double save_every = 1.0;
+  std::string save_every = "1";
   std::string deadline = {};
   WorkerOptions worker = {};
 };
@@ -114,6 +115,12 @@ Existing ExistingBy(const Arguments& a) {
   return a.keep_on ? Existing::kContinue : Existing::kRefuse;
 }
 
+constexpr double kMonth = 30.0 * 86400.0;
+
+double SaveEvery(const Arguments& a) {
+  return Number({.text = a.save_every, .where = "--save-every"}, 0.0, kMonth);
+}
+
 CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int ranks,
                          const std::string& command) {
   CompareOptions options{.request = {.folder = "results",
@@ -121,15 +128,14 @@ CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int ranks,
                                      .command = command,
                                      .ranks = ranks},
                          .existing = ExistingBy(a),
-                         .save_every = a.save_every,
+                         .save_every = SaveEvery(a),
                          .json = a.json};
   const Given& given = options.request.given;
   if (const auto at = given.find("out"); at != given.end()) {
     options.request.folder = at->second.text;
   }
   if (ranks == 1) {
-    options.workers =
-        static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    options.workers = UsableCpus();
   }
   if (const auto at = given.find("jobs"); at != given.end()) {
     options.workers = static_cast<int>(WholeNumber(at->second, 1, 1024));
@@ -147,14 +153,12 @@ CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int ranks,
 constexpr double kDeadlineSeconds = 300.0;
 
 double DeadlineOf(const Arguments& a) {
-  constexpr double kMonth = 30.0 * 86400.0;
   if (a.deadline.empty()) return kDeadlineSeconds;
   return Number({.text = a.deadline, .where = "--deadline"}, 1e-3, kMonth);
 }
 
-int Fail(std::string message) {
-  std::ranges::replace(message, '\n', ' ');
-  fmt::print(stderr, "locus: {}\n", message);
+int Fail(const std::string& message) {
+  cli::Complain(message);
   return kBadInput;
 }
 
@@ -190,8 +194,13 @@ int Serve(const Asked& asked, const Ranks& ranks) {
   });
   CheckCommand(ranks, asked.command);
   if (asked.help) {
-    if (ranks.first()) fmt::print("{}", asked.app.help());
-    return kFine;
+    return OnFirst(ranks, [&] {
+      fmt::print("{}", asked.app.help());
+      if (std::fflush(stdout) != 0) {
+        throw Error("cannot write to standard output");
+      }
+      return kFine;
+    });
   }
   if (asked.arguments.plot_only) {
     return OnFirst(ranks, [&] { return Redraw(options); });
@@ -235,7 +244,7 @@ int Main(int argc, char** argv) {
   }
   if (!arguments.worker.job.empty() && asked.wrong.empty()) {
     arguments.worker.folder = arguments.texts["out"];
-    arguments.worker.save_every = arguments.save_every;
+    arguments.worker.save_every = SaveEvery(arguments);
     return RunWorker(arguments.worker);
   }
   const std::optional<Launch> launch = FindLaunch();

@@ -17,7 +17,10 @@
 namespace locus::lab {
 namespace {
 
-constexpr int64_t kLargestSide = 64;
+// Rows and columns of a picture of an encoding; each is a real one.
+constexpr int64_t kMostShown = 128;
+// Rows and columns of a picture of attention, which averages larger ones.
+constexpr int64_t kMostBlocks = 64;
 
 std::vector<double> ToVector(const torch::Tensor& row) {
   const torch::Tensor numbers = row.to(torch::kDouble).contiguous();
@@ -25,43 +28,76 @@ std::vector<double> ToVector(const torch::Tensor& row) {
   return {data, data + numbers.numel()};
 }
 
-// One axis: label, and what its rows or columns stand for.
+// One axis: label, and the rows or columns of it that are shown. What is left
+// out is left out whole: a mean of channels, frequencies or oscillating
+// positions is the value of none of them.
 struct PictureAxis {
   std::string label = {};
-  torch::Tensor values = {};
+  torch::Tensor shown = {};  // indices, int64
+  int64_t first = 0;         // what index 0 stands for
 
-  static PictureAxis Count(std::string label, int64_t size, int64_t first = 0) {
+  // Evenly spread over all of them: heads, pairs, offsets.
+  static PictureAxis Spread(std::string label, int64_t size,
+                            int64_t first = 0) {
+    const int64_t count = std::min(size, kMostShown);
     return {std::move(label),
-            torch::arange(first, first + size).to(torch::kDouble)};
+            torch::arange(count).mul(size).floor_divide(
+                std::max<int64_t>(count, 1)),
+            first};
   }
-  // The first of those that a row or column stands for, where adaptive pooling
-  // begins it.
-  std::vector<double> Reduced() const {
-    const int64_t size = std::min(values.numel(), kLargestSide);
-    const torch::Tensor first =
-        torch::arange(size) * values.numel() / std::max<int64_t>(size, 1);
-    return ToVector(values.index_select(0, first.to(torch::kLong)));
+  // The same, by neighbours 2p and 2p + 1: a sine keeps its cosine.
+  static PictureAxis Channels(int64_t size) {
+    if (size <= kMostShown) return Spread("channel", size);
+    constexpr int64_t kPairs = kMostShown / 2;
+    const torch::Tensor pairs =
+        torch::arange(kPairs).mul(size / 2).floor_divide(kPairs);
+    return {"channel", torch::stack({2 * pairs, 2 * pairs + 1}, 1).flatten()};
   }
+  // The first ones without gaps, between which frequencies would be lost.
+  static PictureAxis Positions(std::string label, int64_t size) {
+    return {std::move(label), torch::arange(std::min(size, kMostShown))};
+  }
+
+  std::vector<double> Values() const { return ToVector(shown + first); }
 };
 
-// values [y, x]
-PictureData Draw(std::string kind, std::string title, const PictureAxis& y,
-                 const PictureAxis& x, const torch::Tensor& values) {
-  PictureData picture;
-  picture.kind = std::move(kind);
-  picture.title = std::move(title);
-  picture.x_label = x.label;
-  picture.y_label = y.label;
-  picture.x_values = x.Reduced();
-  picture.y_values = y.Reduced();
-  const torch::Tensor reduced =
-      torch::adaptive_avg_pool2d(values.to(torch::kDouble).unsqueeze(0),
-                                 {std::min(values.size(0), kLargestSide),
-                                  std::min(values.size(1), kLargestSide)});
-  for (int64_t row = 0; row < reduced.size(1); ++row) {
-    picture.values.push_back(ToVector(reduced[0][row]));
+// matrix [y, x]
+PictureData Filled(PictureData picture, const torch::Tensor& matrix) {
+  for (int64_t row = 0; row < matrix.size(0); ++row) {
+    picture.values.push_back(ToVector(matrix[row]));
   }
   return picture;
+}
+
+// values [y, x], of which the axes show a part
+PictureData Draw(std::string kind, std::string title, const PictureAxis& y,
+                 const PictureAxis& x, const torch::Tensor& values) {
+  return Filled({.kind = std::move(kind),
+                 .title = std::move(title),
+                 .x_label = x.label,
+                 .y_label = y.label,
+                 .x_values = x.Values(),
+                 .y_values = y.Values()},
+                values.index_select(0, y.shown).index_select(1, x.shown));
+}
+
+// weights [L, L]. Those of long inputs are averaged over squares, since a
+// pattern may be one key wide; the title then says so, and the axes have the
+// first query and key of each.
+PictureData DrawAttention(std::string title, const torch::Tensor& weights) {
+  const int64_t length = weights.size(0);
+  const int64_t side = (length + kMostBlocks - 1) / kMostBlocks;
+  if (side > 1) title += fmt::format(", means of {} x {}", side, side);
+  const std::vector<double> firsts = ToVector(torch::arange(0, length, side));
+  return Filled({.kind = "attention",
+                 .title = std::move(title),
+                 .x_label = "key",
+                 .y_label = "query",
+                 .x_values = firsts,
+                 .y_values = firsts},
+                torch::avg_pool2d(weights.to(torch::kDouble).unsqueeze(0), side,
+                                  side, /*padding=*/0,
+                                  /*ceil_mode=*/true)[0]);
 }
 
 // Offsets m - n of one query among `length` keys: the last one, or for an
@@ -73,7 +109,7 @@ struct Offsets {
   // From the last key to the first, so that the offset ascends.
   int64_t Key(int64_t i) const { return length - 1 - i; }
   PictureAxis Axis() const {
-    return PictureAxis::Count("offset", length, query - (length - 1));
+    return PictureAxis::Spread("offset", length, query - (length - 1));
   }
 };
 
@@ -95,14 +131,13 @@ PictureData DrawTable(const BucketTable& table, const std::string& title,
     return table.buckets(offsets.query, offsets.Key(x));
   };
   if (rows.size(0) == 1) {
-    return Draw("table", title, PictureAxis::Count("channel", rows.size(2)),
-                offsets.Axis(),
-                Fill(rows.size(2), offsets.length, [&](int64_t y, int64_t x) {
-                  return rows.At(0, bucket(x), y);
-                }));
+    return Draw(
+        "table", title, PictureAxis::Channels(rows.size(2)), offsets.Axis(),
+        Fill(rows.size(2), offsets.length,
+             [&](int64_t y, int64_t x) { return rows.At(0, bucket(x), y); }));
   }
   return Draw("table", title + ", length of the vectors",
-              PictureAxis::Count("head", rows.size(0)), offsets.Axis(),
+              PictureAxis::Spread("head", rows.size(0)), offsets.Axis(),
               Fill(rows.size(0), offsets.length, [&](int64_t y, int64_t x) {
                 double sum = 0;
                 for (int64_t d = 0; d < rows.size(2); ++d) {
@@ -126,8 +161,8 @@ std::vector<PictureData> DrawTerms(const Terms& terms, const std::string& where,
       rotation.CosSin(m, cos[m].data_ptr<double>(), sin[m].data_ptr<double>());
     }
     pictures.push_back(Draw("rotation", titled("cosine of each pair's angle"),
-                            PictureAxis::Count("pair", pairs),
-                            PictureAxis::Count("position", offsets.length),
+                            PictureAxis::Spread("pair", pairs),
+                            PictureAxis::Positions("position", offsets.length),
                             cos.t()));
   }
   if (terms.extra_dot) {
@@ -137,8 +172,8 @@ std::vector<PictureData> DrawTerms(const Terms& terms, const std::string& where,
         terms.scale.scale * torch::matmul(a, c.transpose(1, 2)).mean(0);
     pictures.push_back(
         Draw("table", titled("position against position, mean of the heads"),
-             PictureAxis::Count("query position", scores.size(0)),
-             PictureAxis::Count("key position", scores.size(1)), scores));
+             PictureAxis::Positions("query position", scores.size(0)),
+             PictureAxis::Positions("key position", scores.size(1)), scores));
   }
   if (terms.q_table) {
     pictures.push_back(DrawTable(*terms.q_table,
@@ -150,7 +185,7 @@ std::vector<PictureData> DrawTerms(const Terms& terms, const std::string& where,
   }
   if (terms.bias) {
     pictures.push_back(Draw(
-        "bias", titled("bias"), PictureAxis::Count("head", heads),
+        "bias", titled("bias"), PictureAxis::Spread("head", heads),
         offsets.Axis(), Fill(heads, offsets.length, [&](int64_t h, int64_t x) {
           return BiasAt(*terms.bias, h, offsets.query, offsets.Key(x));
         })));
@@ -178,8 +213,8 @@ std::vector<PictureData> DrawPictures(const Model& model,
     const torch::Tensor rows =
         EmbedPositions(position.Values(model.parameters(), 0, length), length);
     pictures.push_back(Draw("embedding", "what is added to the input",
-                            PictureAxis::Count("position", length),
-                            PictureAxis::Count("channel", rows.size(1)), rows));
+                            PictureAxis::Positions("position", length),
+                            PictureAxis::Channels(rows.size(1)), rows));
   }
   const std::vector<Model::LayerInput> inputs = model.AttentionInputs(tokens);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
@@ -210,10 +245,8 @@ std::vector<PictureData> DrawPictures(const Model& model,
                   {.causal = causal, .threads = model.config().threads})
             .out);
     for (int64_t h = 0; h < config.heads; ++h) {
-      pictures.push_back(
-          Draw("attention", fmt::format("layer {}, head {}", layer + 1, h + 1),
-               PictureAxis::Count("query", length),
-               PictureAxis::Count("key", length), weights[0][h]));
+      pictures.push_back(DrawAttention(
+          fmt::format("layer {}, head {}", layer + 1, h + 1), weights[0][h]));
     }
   }
   return pictures;

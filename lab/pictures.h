@@ -13,8 +13,12 @@
 namespace locus::lab {
 
 // The encoding's picture of every layer that has its own, then what each layer
-// and head attends to on tokens int64 [1, L]. At most 64 x 64 numbers each;
-// larger ones are averaged down.
+// and head attends to on tokens int64 [1, L].
+//
+// A picture of an encoding has at most 128 rows and columns, and each of them
+// is a real one: of longer axes some are left out, and x_values and y_values
+// tell which are there. A picture of attention has at most 64 x 64 numbers;
+// larger ones are averaged, and their title says so.
 std::vector<PictureData> DrawPictures(const Model& model,
                                       const torch::Tensor& tokens);
 

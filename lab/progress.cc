@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "locus/text.h"
+
 namespace locus::lab {
 namespace {
 
@@ -143,7 +145,8 @@ void ProgressLine::Show() {
 }
 
 void ProgressLine::Say(const std::string& sentence) {
-  fmt::print(stderr, "{}locus: {}\n", terminal_ ? "\r\x1b[K" : "", sentence);
+  fmt::print(stderr, "{}locus: {}\n", terminal_ ? "\r\x1b[K" : "",
+             EscapeControls(sentence));
   std::fflush(stderr);
 }
 

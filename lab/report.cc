@@ -70,8 +70,9 @@ std::string StudyLine(const Json& results) {
       "steps and tested at up to {}.",
       results["settings"]["encodings"].size(), task["seeds"].size(),
       task["seeds"].size() == 1 ? "" : "s", tasks, tasks == 1 ? "" : "s",
-      task["name"].get<std::string>(), task["train_length"].get<int64_t>(),
-      task["steps"].get<int64_t>(), task["lengths"].back().get<int64_t>());
+      EscapeHtml(task["name"].get<std::string>()),
+      task["train_length"].get<int64_t>(), task["steps"].get<int64_t>(),
+      task["lengths"].back().get<int64_t>());
   if (results["interrupted"].get<bool>()) {
     line +=
         "<p class=\"warning\">This study is not finished: what is not there "

@@ -24,8 +24,8 @@ double Mean(const std::vector<double>& values) {
 
 // "+23 %", "0 %"; the space does not break.
 std::string Percent(double change) {
-  const auto percent = std::lround(100 * change);
-  return percent == 0 ? "0\u00a0%" : fmt::format("{:+}\u00a0%", percent);
+  const double percent = std::round(100 * change);
+  return percent == 0 ? "0\u00a0%" : fmt::format("{:+.0f}\u00a0%", percent);
 }
 
 std::string Times(const Json& task, int64_t length) {
@@ -44,7 +44,7 @@ std::vector<Changed> ChangesAt(const Json& results, const Json& task,
   std::vector<Changed> changes;
   for (const Json& name : task["encodings"]) {
     const double change = ChangeOfLoss(results, name, length);
-    if (!std::isnan(change)) changes.push_back({name, change});
+    if (std::isfinite(change)) changes.push_back({name, change});
   }
   std::ranges::stable_sort(changes, {}, &Changed::change);
   return changes;
@@ -117,17 +117,17 @@ void AddExtension(const Json& results, const Json& task,
   const int64_t length = FourfoldLength(task);
   const double own = ExtensionLoss(results, "none", 0, task["train_length"]);
   const double plain = ExtensionLoss(results, "none", 0, length) / own - 1;
-  if (std::isnan(plain)) return;
+  if (!std::isfinite(plain)) return;
   const int64_t steps = results["settings"]["extension"]["fine_tune_steps"];
   std::vector<std::string> parts;
   for (const char* method : {"linear", "ntk", "dynamic", "yarn"}) {
     const double change = ExtensionLoss(results, method, 0, length) / own - 1;
-    if (std::isnan(change)) continue;
+    if (!std::isfinite(change)) continue;
     std::string part =
         fmt::format("{} {}", MethodTitle(method), Percent(change));
     const double tuned =
         ExtensionLoss(results, method, steps, length) / own - 1;
-    if (steps > 0 && !std::isnan(tuned)) {
+    if (steps > 0 && std::isfinite(tuned)) {
       part += fmt::format(" ({} after {} steps of fine-tuning)", Percent(tuned),
                           steps);
     }
@@ -156,7 +156,7 @@ void AddCost(const Json& results, std::vector<std::string>& found) {
     };
     const double faster = ratio("seconds_per_step");
     const double less = ratio("peak_memory_bytes");
-    if (std::isnan(faster) || std::isnan(less)) continue;
+    if (!std::isfinite(faster) || !std::isfinite(less)) continue;
     found.push_back(fmt::format(
         "At length {} a training step with {} takes {:.1f} times as long with "
         "materialised attention as with fused, and {:.1f} times the memory.",
@@ -212,7 +212,7 @@ double CostOf(const Json& results, int64_t length, const std::string& encoding,
               const std::string& path, const std::string& what) {
   for (const Json& row : results["attention_cost"]) {
     if (row["length"] == length && row["encoding"] == encoding &&
-        row["path"] == path && row.contains(what)) {
+        row["path"] == path && row.contains(what) && row[what].is_number()) {
       return row[what];
     }
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 
 namespace locus::lab {
 namespace {
@@ -44,6 +45,9 @@ std::string EscapeHtml(std::string_view text) {
         break;
       case '"':
         html += "&quot;";
+        break;
+      case '\'':
+        html += "&#39;";
         break;
       default:
         html += c;
@@ -100,7 +104,8 @@ void MarkBest(HtmlTable& table, size_t column, Best best) {
   for (HtmlRow& row : table.rows) {
     HtmlCell& cell = row.cells[column];
     if (cell.value.empty()) continue;
-    const double here = std::stod(cell.value);
+    // Unlike std::stod, it takes a subnormal number for what it is.
+    const double here = std::strtod(cell.value.c_str(), nullptr);
     if (!found || (best == Best::kLowest ? here < value : here > value)) {
       found = &cell;
       value = here;

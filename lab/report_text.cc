@@ -34,8 +34,8 @@ std::string Align(const std::vector<Row>& rows) {
 }
 
 std::string Number(double value, double scale, int digits) {
-  return std::isnan(value) ? "-"
-                           : fmt::format("{:.{}f}", value * scale, digits);
+  return !std::isfinite(value) ? "-"
+                               : fmt::format("{:.{}f}", value * scale, digits);
 }
 
 // Mean and half the range of a column's encodings; the best has a star.

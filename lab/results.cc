@@ -222,17 +222,20 @@ Json ResultsJson(const ResultsRequest& request) {
 }
 
 std::string ResultsText(const Json& results) {
+  // A terminal may show it: everything but ASCII is escaped.
+  const auto ascii = [](const Json& json) {
+    return json.dump(-1, ' ', /*ensure_ascii=*/true);
+  };
   std::string text = "{";
   for (const auto& [key, value] : results.items()) {
-    text +=
-        fmt::format("{}\n{}: ", text.size() == 1 ? "" : ",", Json(key).dump());
+    text += fmt::format("{}\n{}: ", text.size() == 1 ? "" : ",", ascii(key));
     if (!value.is_array() || value.empty()) {
-      text += value.dump();
+      text += ascii(value);
       continue;
     }
     const char* before = "[\n ";
     for (const Json& element : value) {
-      text += before + element.dump();
+      text += before + ascii(element);
       before = ",\n ";
     }
     text += "]";

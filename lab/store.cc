@@ -11,8 +11,10 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <initializer_list>
 #include <thread>
+
+#include "locus/files.h"
 
 namespace locus::lab {
 namespace {
@@ -26,78 +28,31 @@ constexpr size_t kWords = 4;
 constexpr size_t kPreamble = kMagic.size() + kWords * sizeof(uint64_t);
 static_assert(std::endian::native == std::endian::little);
 
-[[noreturn]] void FailStorage(const fs::path& path, int error) {
+// `what` says what could not be done, and why.
+[[noreturn]] void FailBecause(const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  throw StorageError(fmt::format(
-      "cannot write {}: {}; {}", path.string(), std::strerror(error),
-      full ? "free some space and continue with --resume"
-           : "make it writable and continue with --resume"));
+  throw StorageError(
+      fmt::format("{}; {}", what,
+                  full ? "free some space and continue with --resume"
+                       : "make it writable and continue with --resume"));
 }
 
-constexpr std::string_view kEnding = ".new";
-
-// A file that is gone again unless it was renamed.
-class Beside {
- public:
-  explicit Beside(const fs::path& path)
-      : path_(path),
-        name_(fmt::format("{}.{}{}", path.string(), getpid(), kEnding)),
-        fd_(open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                 0644)) {
-    if (fd_ < 0) FailStorage(path_, errno);
-  }
-  ~Beside() {
-    if (fd_ >= 0) close(fd_);
-    if (!name_.empty()) unlink(name_.c_str());
-  }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-
-  void Write(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t put = write(fd_, bytes.data(), bytes.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) FailStorage(path_, errno);
-      bytes.remove_prefix(static_cast<size_t>(put));
-    }
-  }
-
-  void Finish() {
-    if (fsync(fd_) != 0) FailStorage(path_, errno);
-    const int closed = close(fd_);
-    fd_ = -1;
-    if (closed != 0) FailStorage(path_, errno);
-    if (rename(name_.c_str(), path_.c_str()) != 0) FailStorage(path_, errno);
-    name_.clear();
-    // The new name itself must reach the disk as well.
-    const fs::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
-    const int folder = open(parent.c_str(), O_RDONLY | O_CLOEXEC);
-    if (folder >= 0) {
-      fsync(folder);
-      close(folder);
-    }
-  }
-
- private:
-  fs::path path_;
-  std::string name_;
-  int fd_;
-};
-
-// Whether Beside gives such names: "checkpoint.1234.new".
-bool IsBeside(std::string_view name) {
-  if (!name.ends_with(kEnding)) return false;
-  name.remove_suffix(kEnding.size());
-  const size_t dot = name.find_last_not_of("0123456789");
-  return dot != std::string_view::npos && dot + 1 < name.size() &&
-         name[dot] == '.';
+[[noreturn]] void FailStorage(const fs::path& path, int error) {
+  FailBecause(
+      fmt::format("cannot write {}: {}", path.string(), std::strerror(error)),
+      error);
 }
 
-[[noreturn]] void FailDamaged(const fs::path& path, std::string_view what) {
-  throw Error(fmt::format(
-      "{} is damaged ({}); delete it and continue with --resume: that run "
-      "then starts anew",
-      path.string(), what));
+// Writes the parts one after another; what fails is a StorageError.
+void WriteParts(const fs::path& path,
+                std::initializer_list<std::string_view> parts) {
+  try {
+    OutputFile file(path.string());
+    for (const std::string_view part : parts) file.Write(part);
+    file.Finish();
+  } catch (const OutputError& e) {
+    FailBecause(e.what(), e.code());
+  }
 }
 
 std::string Preamble(std::string_view header, std::string_view body,
@@ -121,15 +76,24 @@ uint64_t Checksum(std::string_view bytes, uint64_t sum) {
 
 }  // namespace
 
+DamageError::DamageError(const fs::path& path, std::string_view what)
+    : Error(fmt::format("{} is damaged ({})", path.string(), what)) {}
+
 void WriteFile(const fs::path& path, std::string_view bytes) {
-  Beside file(path);
-  file.Write(bytes);
-  file.Finish();
+  WriteParts(path, {bytes});
 }
 
-std::string ReadFile(const fs::path& path) {
+std::string ReadFile(const fs::path& path, size_t most_bytes) {
   std::ifstream file(path, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  std::string bytes;
+  std::array<char, 1 << 16> piece;
+  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+    bytes.append(piece.data(), static_cast<size_t>(file.gcount()));
+    if (bytes.size() > most_bytes) {
+      throw Error(fmt::format("{} has more than the {} bytes that can be right",
+                              path.string(), most_bytes));
+    }
+  }
   if (!file.is_open() || file.bad()) {
     throw Error(
         fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
@@ -147,7 +111,7 @@ void RemoveUnfinished(const fs::path& folder) {
   const auto remove = [](auto entries) {
     for (const fs::directory_entry& entry : entries) {
       std::error_code error;  // it may be gone already
-      if (IsBeside(entry.path().filename().string())) {
+      if (IsUnfinishedOutput(entry.path().filename().string())) {
         fs::remove(entry.path(), error);
       }
     }
@@ -166,33 +130,29 @@ std::string Fingerprint(std::string_view bytes) {
 void WriteSealed(const fs::path& path, const Sealed& sealed) {
   const std::string header = sealed.header.dump();
   const uint64_t sum = Checksum(sealed.body, Checksum(header, kFnvStart));
-  Beside file(path);
-  file.Write(Preamble(header, sealed.body, sum));
-  file.Write(header);
-  file.Write(sealed.body);
-  file.Finish();
+  WriteParts(path, {Preamble(header, sealed.body, sum), header, sealed.body});
 }
 
 Sealed ReadSealed(const fs::path& path) {
   const std::string bytes = ReadFile(path);
   const std::string_view all = bytes;
   if (all.size() < kPreamble || !all.starts_with(kMagic)) {
-    FailDamaged(path, "it does not begin as a checkpoint does");
+    throw DamageError(path, "it does not begin as a checkpoint does");
   }
   std::array<uint64_t, kWords> words{};
   std::memcpy(words.data(), all.data() + kMagic.size(), sizeof(words));
   const auto [version, header_size, body_size, sum] = words;
   if (version != kVersion) {
-    FailDamaged(path,
-                fmt::format("its version is {}, not {}", version, kVersion));
+    throw DamageError(
+        path, fmt::format("its version is {}, not {}", version, kVersion));
   }
   const std::string_view rest = all.substr(kPreamble);
   if (header_size > rest.size() || body_size != rest.size() - header_size) {
-    FailDamaged(path, fmt::format("it has {} bytes, not {}", all.size(),
-                                  kPreamble + header_size + body_size));
+    throw DamageError(path, fmt::format("it has {} bytes, not {}", all.size(),
+                                        kPreamble + header_size + body_size));
   }
   if (Checksum(rest, kFnvStart) != sum) {
-    FailDamaged(path, "its checksum differs");
+    throw DamageError(path, "its checksum differs");
   }
   return {.header = Json::parse(rest.substr(0, header_size)),
           .body = std::string(rest.substr(header_size))};
@@ -207,12 +167,12 @@ void WriteSealedJson(const fs::path& path, const Json& json) {
 Json ReadSealedJson(const fs::path& path) {
   Json json = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("checksum")) {
-    FailDamaged(path, "it is not JSON with a checksum");
+    throw DamageError(path, "it is not JSON with a checksum");
   }
   const Json sum = json["checksum"];
   json.erase("checksum");
   if (sum != Fingerprint(json.dump()))
-    FailDamaged(path, "its checksum differs");
+    throw DamageError(path, "its checksum differs");
   return json;
 }
 

@@ -1,6 +1,4 @@
-// Files of a study. Each is written beside its name, flushed to the disk and
-// renamed, so that a reader sees the old one or the new one whole, whatever
-// happens in between.
+// Files of a study, each whole or not there (see locus/files.h).
 #ifndef LOCUS_LAB_STORE_H_
 #define LOCUS_LAB_STORE_H_
 
@@ -23,10 +21,18 @@ class StorageError : public Error {
   using Error::Error;
 };
 
+// A file does not hold what was written to it.
+class DamageError : public Error {
+ public:
+  // "PATH is damaged (WHAT)"
+  DamageError(const std::filesystem::path& path, std::string_view what);
+};
+
 // Throws StorageError; what was there under that name stays then.
 void WriteFile(const std::filesystem::path& path, std::string_view bytes);
-// Throws Error.
-std::string ReadFile(const std::filesystem::path& path);
+// Throws Error, also once a file has more than `most_bytes`.
+std::string ReadFile(const std::filesystem::path& path,
+                     size_t most_bytes = SIZE_MAX);
 // Folders on the way to it, too. Throws StorageError.
 void MakeFolder(const std::filesystem::path& path);
 
@@ -45,12 +51,12 @@ struct Sealed {
   std::string body = {};
 };
 void WriteSealed(const std::filesystem::path& path, const Sealed& sealed);
-// Throws Error that names the file and what is wrong with it.
+// Throws DamageError.
 Sealed ReadSealed(const std::filesystem::path& path);
 
 // JSON for people to read, with a checksum of the rest as its first key.
 void WriteSealedJson(const std::filesystem::path& path, const Json& json);
-// Without the checksum. Throws Error that names the file and what is wrong.
+// Without the checksum. Throws DamageError.
 Json ReadSealedJson(const std::filesystem::path& path);
 
 // Held by this process and the workers that it starts: as long as one of them

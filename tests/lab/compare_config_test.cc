@@ -129,6 +129,30 @@ TEST(CompareConfigTest, FileHasTheNamesOfOptions) {
   EXPECT_NE(ConfigComplaint("[1]").find("one JSON object"), std::string::npos);
 }
 
+// A later value would silently take the place of the first.
+TEST(CompareConfigTest, ASettingTwiceIsRefused) {
+  for (const char* text : {R"({"steps": 5, "heads": 2, "steps": 6})",
+                           R"({"train_length": 8, "train-length": 9})",
+                           R"({"task": "copy", "tasks": "text"})"}) {
+    EXPECT_NE(ConfigComplaint(text).find("twice"), std::string::npos) << text;
+  }
+}
+
+TEST(CompareConfigTest, EndlessAndLargeConfigsAreRefused) {
+  try {
+    ReadConfig("/dev/zero");
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "/dev/zero has more than the 1048576 bytes that can be right");
+  }
+  EXPECT_NE(ConfigComplaint(R"({"steps": {"a": 1}})").find("an object within"),
+            std::string::npos);
+  // Of names in a file a terminal sees plain characters alone.
+  EXPECT_NE(ConfigComplaint("{\"\\u001b[31m\": 1}").find("'\\x1b[31m'"),
+            std::string::npos);
+}
+
 TEST(CompareConfigTest, FirstDifferenceNamesTheSetting) {
   const Json a = SettingsJson(Resolve({}), nullptr);
   EXPECT_EQ(FirstDifference(a, a), "");

@@ -7,6 +7,7 @@ usage: compare_test.py LOCUS_COMPARE [SUITE]
 import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import resource
@@ -287,15 +288,139 @@ class Damage(Study):
         checkpoint.write_bytes(data[: len(data) // 2])
         self.fails(resume, str(checkpoint), "is damaged", "delete it")
 
-    def test_damaged_study_is_named(self):
-        self.interrupted()
+    def runs(self):
+        """When each file of a run was written."""
+        runs = self.folder / "results" / "runs"
+        files = [*runs.rglob("result.json"), *runs.rglob("checkpoint")]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    def test_damaged_study_is_recovered_and_nothing_is_trained_again(self):
+        self.good(self.options(more=PLAIN))
+        before, files = self.results(), self.runs()
+        self.assertEqual(len(files), 2)
         path = self.folder / "results" / "study.json"
-        path.write_text(path.read_text().replace('"1000000"', '"1000001"'))
-        self.fails(
-            ["--resume", "--out", str(self.folder / "results")],
-            str(path),
-            "checksum",
-        )
+        whole = path.read_bytes()
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        again = ["--continue", *self.options(more=PLAIN)]
+        for damaged, command in (
+            (whole.replace(b'"6"', b'"7"'), resume),
+            (whole[: len(whole) // 2], again),
+            (b"", resume),
+            (b"\x00" * len(whole), again),
+            (None, resume),
+            (None, again),
+        ):
+            with self.subTest(damaged=damaged, command=command[0]):
+                if damaged is None:
+                    path.unlink()
+                else:
+                    path.write_bytes(damaged)
+                _, err = self.good(command)
+                self.assertIn("it is written again from", err)
+                self.assertIn("2 of 2 jobs are done", err)
+                self.assertEqual(path.read_bytes(), whole)
+                self.assertEqual(self.runs(), files)
+                self.assertEqual(without_clock(self.results()), without_clock(before))
+
+    def test_study_is_recovered_from_a_checkpoint(self):
+        first, second = self.interrupted()
+        second.write_bytes(second.read_bytes()[:100])
+        steps = self.steps_of(first)
+        (self.folder / "results" / "study.json").unlink()
+        # Without --resume, the runs are not touched.
+        files = self.runs()
+        self.fails(self.options(more=PLAIN), "unfinished study", "--resume")
+        self.assertEqual(self.runs(), files)
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        self.fails(resume, str(second), "is damaged", "delete it")
+        self.assertTrue((self.folder / "results" / "study.json").exists())
+        second.unlink()
+        process = self.start(resume)
+        end = time.monotonic() + 120
+        while not second.exists() or self.runs()[first] == files[first]:
+            self.assertLess(time.monotonic(), end, "it was not resumed")
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        self.assertGreater(self.steps_of(first), steps)
+
+    def steps_of(self, checkpoint):
+        """Steps that were taken; the file: magic, four numbers, JSON, weights."""
+        data = checkpoint.read_bytes()
+        size = int.from_bytes(data[16:24], "little")
+        return len(json.loads(data[40 : 40 + size])["step_seconds"])
+
+    def test_study_that_no_run_knows_is_not_thrown_away(self):
+        self.good(self.options(more=PLAIN))
+        study = self.folder / "results" / "study.json"
+        study.write_text("{}")
+        for path in self.runs():
+            path.write_text("{}")
+        files = self.runs()
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        err = self.fails(resume, str(study), "no run there holds a copy", "--fresh")
+        self.assertNotIn("delete it", err)
+        self.assertEqual(self.runs(), files)
+
+    def test_runs_of_another_study_are_named(self):
+        self.good(self.options(more=PLAIN))
+        self.good(self.options(out="other", steps=5, more=PLAIN))
+        name = pathlib.Path("runs", "text", "rope", "1", "result.json")
+        mine = self.folder / "results" / name
+        mine.write_bytes((self.folder / "other" / name).read_bytes())
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        self.fails(resume, str(mine), "is of another study", "delete it")
+        (self.folder / "results" / "study.json").unlink()
+        self.fails(resume, str(mine), "of different studies")
+
+    def test_damaged_clock_is_named_before_anything_is_trained(self):
+        self.good(self.options(more=PLAIN))
+        clock = self.folder / "results" / "runs" / "seconds.json"
+        clock.write_text(clock.read_text()[:-9])
+        resume = ["--resume", "--out", str(self.folder / "results")]
+        self.fails(resume, str(clock), "is damaged", "time spent so far")
+        clock.unlink()
+        self.good(resume)
+
+    def test_plot_only_names_what_is_damaged(self):
+        self.good(self.options(more=PLAIN))
+        path = self.folder / "results" / "results.json"
+        page = (self.folder / "results" / "report.html").read_bytes()
+        whole = self.results()
+        plot = ["--plot-only", "--out", str(self.folder / "results")]
+
+        def damaged(change):
+            results = json.loads(json.dumps(whole))
+            change(results)
+            return json.dumps(results)
+
+        def object_for_a_number(results):
+            results["runs"][0]["evaluations"][0] = {"length": {"loss": 1}}
+
+        for text, part in (
+            (damaged(object_for_a_number), "runs[0].evaluations[0].length must be"),
+            (damaged(lambda r: r.pop("runs")), "runs is missing"),
+            (damaged(lambda r: r.update(schema=2)), "schema must be 1"),
+            (damaged(lambda r: r.update(seconds=float("nan"))), "not JSON from line"),
+            (json.dumps(whole)[:1000], "not JSON from line 1, column 1001"),
+            ("", "not JSON"),
+            ("[" * 100000, "levels"),
+        ):
+            with self.subTest(part=part):
+                path.write_text(text)
+                self.fails(plot, str(path), part)
+        self.assertEqual((self.folder / "results" / "report.html").read_bytes(), page)
+
+    def test_results_are_kept_aside_inside_the_folder(self):
+        self.good(self.options(more=PLAIN))
+        path = self.folder / "results" / "results.json"
+        results = self.results()
+        results["created"] = "../../escaped"
+        path.write_text(json.dumps(results))
+        self.good(self.options(steps=5, more=PLAIN))
+        self.assertFalse((self.folder / "escaped").exists())
+        kept = self.folder / "results" / "earlier" / "unknown" / "results.json"
+        self.assertTrue(kept.exists())
 
     def test_full_disk_is_one_sentence_and_leaves_nothing_half_written(self):
         def small_files():
@@ -311,7 +436,7 @@ class Damage(Study):
             before=small_files,
         )
         self.assertEqual(err.count("cannot write"), 1, err)
-        left = [p.name for p in (self.folder / "results").rglob("*.new")]
+        left = [p.name for p in (self.folder / "results").rglob("*.part")]
         self.assertEqual(left, [])
         self.good(["--resume", "--out", str(self.folder / "results")])
         self.assertFalse(self.results()["interrupted"])
@@ -330,6 +455,10 @@ class Usage(Study):
             (["--corpus", "nowhere.txt", "--out", str(self.folder)], "nowhere.txt"),
             (["--plot-only", "--out", str(self.folder)], "no results.json"),
             (["extra"], "extra"),
+            (["--save-every", "nan"], "--save-every must be a number from 0 to"),
+            (["--save-every", "inf"], "--save-every must be a number from 0 to"),
+            (["--save-every", "-1"], "--save-every must be a number from 0 to"),
+            (["--config", "/dev/zero"], "more than the 1048576 bytes"),
         ):
             with self.subTest(arguments=arguments):
                 self.fails(arguments, part)

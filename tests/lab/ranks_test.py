@@ -75,7 +75,7 @@ class Ranked(compare_case.Study):
             time.sleep(0.02)
 
     def leftovers(self, out="results"):
-        return [p.name for p in (self.folder / out).rglob("*.new")]
+        return [p.name for p in (self.folder / out).rglob("*.part")]
 
 
 def numbers(results):

@@ -2,8 +2,11 @@
 #include "lab/task.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
@@ -234,6 +237,27 @@ TEST(TaskListTest, RefusesInOneSentence) {
   EXPECT_THROW(TrainingBatch(FindTask("text"), {.length = 64}, 1, 1, 1), Error);
   EXPECT_THROW(Corpus::FromText("short", "too short"), Error);
   EXPECT_THROW(Corpus::Open("/nonexistent"), Error);
+}
+
+// 300 MB in 300 kB of gzip.
+TEST(TaskTest, ACorpusHasALimit) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("locus_corpus_" + std::to_string(getpid()) + ".gz");
+  gzFile file = gzopen(path.c_str(), "wb");
+  const std::string megabyte(size_t{1} << 20, ' ');
+  for (int n = 0; n < 300; ++n) {
+    gzwrite(file, megabyte.data(), static_cast<unsigned>(megabyte.size()));
+  }
+  gzclose(file);
+  try {
+    Corpus::Open(path.string());
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.what(), "the corpus " + path.string() +
+                            " has more than the 268435456 bytes that can be "
+                            "trained on");
+  }
+  std::filesystem::remove(path);
 }
 
 // FIPS 180-4's own examples, and the padding's edges.
