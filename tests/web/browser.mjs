@@ -2,7 +2,7 @@
 //
 //   LOCUS_CHROMIUM       the browser
 //   LOCUS_WEB_MODULES    node_modules with playwright-core
-//   LOCUS_WEB_PAGES      folders full, partial and empty, each as locus compare leaves it
+//   LOCUS_WEB_PAGES      a folder for each kind of made_up.mjs, as locus compare leaves it
 import { after, before } from 'node:test';
 import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';

@@ -1,9 +1,10 @@
 // A made-up results.json with the shapes of a real one: plausible, and nothing
 // that was measured. For tests of the page alone.
 //
-//   node made_up.mjs FILE KIND     KIND: full, partial or empty
+//   node made_up.mjs FILE KIND     KIND: full, partial, empty, hostile or hostile_all
 import { writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
+import { hostile } from './hostile.mjs';
 
 const LENGTHS = [64, 128, 256, 512, 1024];
 const TASK_LENGTHS = [32, 64, 128, 256];
@@ -151,8 +152,8 @@ function makePictures() {
       'embedding',
       'What is added to each token',
       ['position', 'dimension'],
-      [64, 64],
-      (i, j) => (j % 2 ? Math.cos(i / 10000 ** (j / 64)) : Math.sin(i / 10000 ** (j / 64))),
+      [64, 128],
+      (i, j) => (j % 2 ? Math.cos(i / 10000 ** ((j - 1) / 128)) : Math.sin(i / 10000 ** (j / 128))),
     ),
     picture(
       'learned',
@@ -218,9 +219,10 @@ const lengthsOf = (task) => (task === 'text' ? LENGTHS : TASK_LENGTHS);
 
 /**
  * full: everything. partial: interrupted, one seed, two tasks, nothing else.
- * empty: stopped before its first run was done.
+ * empty: stopped before its first run was done. hostile: full, with strings that mean harm.
  */
 export function makeResults(kind) {
+  if (kind.startsWith('hostile')) return hostile(makeResults('full'), kind === 'hostile_all');
   const full = kind === 'full';
   const seeds = full ? [1, 2, 3] : [1];
   const tasks = full ? ['text', ...TASKS] : ['text', 'copy'];

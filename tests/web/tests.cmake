@@ -11,9 +11,9 @@ set(web_pages ${PROJECT_BINARY_DIR}/web/pages)
 add_test(NAME web.make_pages
   COMMAND ${web_tests}/make_pages.sh ${LOCUS_NODE} $<TARGET_FILE:locus_compare> ${web_pages})
 set_tests_properties(web.make_pages PROPERTIES
-  LABELS web TIMEOUT 60 FIXTURES_SETUP web_pages)
+  LABELS web TIMEOUT 300 FIXTURES_SETUP web_pages)
 
-foreach(name offline charts table access layout)
+foreach(name offline charts table access layout hostile)
   add_test(NAME web.${name}
     COMMAND ${LOCUS_NODE} --test ${web_tests}/${name}.test.mjs)
   set_tests_properties(web.${name} PROPERTIES

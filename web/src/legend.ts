@@ -1,7 +1,7 @@
 // The buttons above a figure that show and hide its series.
 import * as Plot from '@observablehq/plot';
 import { element } from './dom';
-import type { Series, Shown } from './series';
+import { classOf, type Series, type Shown } from './series';
 
 /** A sample of a series: its line and its symbol. */
 export function swatch(series: Series): Node {
@@ -24,9 +24,9 @@ export function swatch(series: Series): Node {
 
 /** Pointing at or focusing a button of the legend fades the other series of `figure`. */
 function fade(figure: HTMLElement, key: string | undefined): void {
+  const own = key === undefined ? undefined : classOf(key);
   for (const mark of figure.querySelectorAll<SVGElement>('[class*="series-"]')) {
-    const mine = mark.classList.contains(`series-${key}`);
-    mark.classList.toggle('faded', key !== undefined && !mine);
+    mark.classList.toggle('faded', own !== undefined && !mark.classList.contains(own));
   }
 }
 

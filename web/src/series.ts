@@ -6,6 +6,11 @@
 import type * as Plot from '@observablehq/plot';
 import { encodingsOf, type Results } from './results';
 
+/** The class of a series' marks. Names may hold anything; classes hold no blanks. */
+export function classOf(key: string): string {
+  return `series-${key.replace(/[^\w-]/gu, (letter) => `_${letter.codePointAt(0)!.toString(16)}_`)}`;
+}
+
 export interface Series {
   key: string;
   title: string;

@@ -5,17 +5,17 @@ import { byLength, TEXT, trainLength, type Results } from '../results';
 import { BASELINE, look, type Series } from '../series';
 import { domainOf, lengthAxis, linesChart, type Line } from './lines';
 
-const TITLES: Record<string, string> = {
-  none: 'As it is',
-  linear: 'Interpolation',
-  ntk: 'NTK',
-  dynamic: 'Dynamic NTK',
-  yarn: 'YaRN',
-};
+const TITLES = new Map([
+  ['none', 'As it is'],
+  ['linear', 'Interpolation'],
+  ['ntk', 'NTK'],
+  ['dynamic', 'Dynamic NTK'],
+  ['yarn', 'YaRN'],
+]);
 
 function seriesOf(method: string, number: number): Series {
   const style = method === 'none' ? BASELINE : look(number);
-  return { key: method, title: TITLES[method] ?? method, ...style };
+  return { key: method, title: TITLES.get(method) ?? method, ...style };
 }
 
 export function extensionFigure(figure: HTMLElement, results: Results): boolean {

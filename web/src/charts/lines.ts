@@ -3,7 +3,7 @@
 import * as Plot from '@observablehq/plot';
 import { multiple } from '../format';
 import type { Point } from '../results';
-import type { Series } from '../series';
+import { classOf, type Series } from '../series';
 import { spread } from './labels';
 import { TIP } from './tip';
 
@@ -70,7 +70,7 @@ export function domainOf(lines: Line[], more: number[] = []): [number, number] {
 
 function seriesMarks(line: Line, options: LinesOptions): Plot.Markish[] {
   const { series, points } = line;
-  const className = `series-${series.key}`;
+  const className = classOf(series.key);
   const stroke = { stroke: series.color, strokeDasharray: series.dash, className };
   const marks: Plot.Markish[] = [];
   if (options.range === 'band') {
@@ -161,7 +161,7 @@ function nameMarks(options: LinesOptions, area: Area, stopping: boolean): Plot.M
       fill: series.color,
       stroke: 'var(--paper)',
       strokeWidth: 5,
-      className: `series-${series.key} name`,
+      className: `${classOf(series.key)} name`,
     }),
   );
 }
