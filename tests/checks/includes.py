@@ -17,7 +17,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Public headers by the room that they belong to; encodings/*.h are of
 # "encodings", and locus.h may include everything.
 HEADERS = {
-    "core": {"error.h", "tensor.h", "threads.h", "version.h"},
+    "core": {"error.h", "files.h", "tensor.h", "text.h", "threads.h", "version.h"},
     "terms": {"terms.h", "attention.h", "rotary.h"},
     "encoding": {"encoding.h"},  # the interface alone
     "encodings": set(),

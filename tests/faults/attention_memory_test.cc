@@ -1,0 +1,171 @@
+// Attention without memory: forward by every driver, backward, merging.
+#include "faults/failing_new.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/compare.h"
+#include "kernels/decode.h"
+#include "kernels/short.h"
+
+namespace locus::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  unsigned terms;
+  int bias_kind;
+};
+
+// All terms of the algebra, in few calls.
+constexpr Case kCases[] = {
+    {"Nothing", 0, 0},
+    {"RotateTable", kRotate | kBias, 0},
+    {"ExtraRamp", kExtraDot | kBias, 1},
+    {"RotateProfile", kRotate | kBias, 2},
+    {"Tables", kQTable | kKTable | kVTable, 0},
+    {"All", kAllTerms & ~unsigned{kInputAdd}, 0},
+};
+
+Call MakeCall(const Case& c, int64_t q_len, int64_t k_len, DType dtype) {
+  CallMaker maker({.batch = 2,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .q_len = q_len,
+                   .k_len = k_len,
+                   .head_dim = 8,
+                   .value_dim = 8,
+                   .terms = c.terms,
+                   .bias_kind = c.bias_kind});
+  Call call = maker.Make();
+  call.q = call.q.To(dtype);
+  call.k = call.k.To(dtype);
+  call.v = call.v.To(dtype);
+  call.options.causal = true;
+  call.options.softcap = c.terms == 0 ? 0.0 : 20.0;
+  call.options.return_lse = true;
+  return call;
+}
+
+class AttentionMemoryTest
+    : public ::testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  const Case& c() const { return kCases[std::get<0>(GetParam())]; }
+  int threads() const { return std::get<1>(GetParam()); }
+};
+
+using Driver = void (*)(const kernels::Call&, Tensor&, float*, int);
+
+// A driver on so many threads, however little there is to do.
+std::vector<Tensor> Drive(Driver driver, const Call& call, int threads) {
+  const AttentionOptions options = call.Options();
+  const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
+  AttentionResult result =
+      kernels::NewResult(checked.sizes, call.q.dtype(), /*with_lse=*/true);
+  driver(checked, result.out, result.lse.MutableData<float>(), threads);
+  return {result.out, result.lse};
+}
+
+TEST_P(AttentionMemoryTest, Tiled) {
+  const Call call = MakeCall(c(), 40, 40, DType::kF32);
+  ExpectSurvivesEveryAllocation(
+      [&] { return Drive(kernels::Forward, call, threads()); });
+}
+
+TEST_P(AttentionMemoryTest, Decode) {
+  const Call call = MakeCall(c(), 2, 60, DType::kBF16);
+  ExpectSurvivesEveryAllocation([&] {
+    return Drive([](const kernels::Call& checked, Tensor& out, float* lse,
+                    int n) { kernels::Decode(checked, out, lse, n); },
+                 call, threads());
+  });
+}
+
+TEST_P(AttentionMemoryTest, Short) {
+  Call call = MakeCall(c(), 20, 20, DType::kF32);
+  call.q_pos.clear();
+  call.k_pos.clear();
+  const AttentionOptions options = call.Options();
+  const CallSizes sizes = CheckCall(call.q, call.k, call.v, options);
+  if (!kernels::IsShort(sizes, call.terms, options)) {
+    EXPECT_TRUE(call.terms.q_table) << "tables are for the other drivers";
+    return;
+  }
+  ExpectSurvivesEveryAllocation([&] {
+    const kernels::ShortCall checked(sizes, call.q, call.k, call.v, call.terms,
+                                     options);
+    AttentionResult result =
+        kernels::NewResult(sizes, call.q.dtype(), /*with_lse=*/true);
+    kernels::Short(checked, result.out, result.lse.MutableData<float>(),
+                   threads());
+    return std::vector<Tensor>{result.out, result.lse};
+  });
+}
+
+TEST_P(AttentionMemoryTest, Backward) {
+  Call call = MakeCall(c(), 40, 40, DType::kF32);
+  const AttentionOptions options = call.Options();
+  const AttentionResult forward =
+      Attention(call.q, call.k, call.v, call.terms, options);
+  const Tensor lse = forward.lse.To(DType::kF32);
+  ExpectSurvivesEveryAllocation([&] {
+    const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
+    AttentionGrads grads{.d_q = Tensor::Zeros(DType::kF32, call.q.shape()),
+                         .d_k = Tensor::Zeros(DType::kF32, call.k.shape()),
+                         .d_v = Tensor::Zeros(DType::kF32, call.v.shape()),
+                         .terms = ZeroGrads(call.terms)};
+    kernels::Backward({.call = checked,
+                       .d_out = kernels::Rows(forward.out),
+                       .out = kernels::Rows(forward.out),
+                       .lse = lse.Data<float>(),
+                       .d_q = &grads.d_q,
+                       .d_k = &grads.d_k,
+                       .d_v = &grads.d_v,
+                       .want_terms = call.terms.bias || call.terms.q_table ||
+                                     call.terms.extra_dot,
+                       .grads = &grads.terms},
+                      threads());
+    std::vector<Tensor> all = {grads.d_q, grads.d_k, grads.d_v};
+    for (const Param& param : Members(grads.terms)) all.push_back(param.value);
+    return all;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Terms, AttentionMemoryTest,
+    ::testing::Combine(::testing::Range(0, static_cast<int>(std::size(kCases))),
+                       ::testing::Values(1, 2)),
+    [](const auto& info) {
+      return std::string(kCases[std::get<0>(info.param)].name) + "On" +
+             std::to_string(std::get<1>(info.param));
+    });
+
+// Through the front door: an encoding is lowered, and its gradients pulled
+// back. Large enough for two threads.
+TEST(CallMemoryTest, WholeCallsOfAnEncoding) {
+  const Tensor q = RandomTensor({1, 4, 130, 32}, 1).To(DType::kF32);
+  const Tensor k = RandomTensor({1, 2, 130, 32}, 2).To(DType::kF32);
+  const Tensor v = RandomTensor({1, 2, 130, 32}, 3).To(DType::kF32);
+  const T5Bias t5(RandomTensor({32, 4}, 4));
+  const AttentionOptions options{
+      .causal = true, .threads = 2, .return_lse = true};
+  ExpectSurvivesEveryAllocation([&] {
+    const AttentionResult forward = Attention(q, k, v, t5, options);
+    const EncodingGrads grads =
+        AttentionBackward(forward.out, q, k, v, forward, t5, options);
+    std::vector<Tensor> all = {forward.out, grads.d_q, grads.d_k, grads.d_v};
+    for (const Param& param : grads.params) all.push_back(param.value);
+    return all;
+  });
+}
+
+TEST(CallMemoryTest, Merge) {
+  const AttentionResult a{.out = RandomTensor({2, 2, 9, 8}, 1).To(DType::kBF16),
+                          .lse = RandomTensor({2, 2, 9}, 2).To(DType::kF32)};
+  const AttentionResult b{.out = RandomTensor({2, 2, 9, 8}, 3).To(DType::kBF16),
+                          .lse = RandomTensor({2, 2, 9}, 4).To(DType::kF32)};
+  ExpectSurvivesEveryAllocation([&] {
+    const AttentionResult merged = Merge(a, b);
+    return std::vector<Tensor>{merged.out, merged.lse};
+  });
+}
+
+}  // namespace
+}  // namespace locus::testing
