@@ -11,13 +11,13 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "bench/families.h"
 #include "locus/error.h"
 #include "locus/machine.h"
 #include "locus/simd.h"
+#include "locus/threads.h"
 #include "locus/version.h"
 
 namespace locus::bench {
@@ -40,7 +40,7 @@ int Threads(std::string_view text) {
 
 int Main(int argc, char** argv) {
   constexpr std::string_view kThreads = "--threads=";
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  int threads = UsableCpus();
   std::vector<char*> rest;
   bool filtered = false, listing = false;
   for (int n = 0; n < argc; ++n) {

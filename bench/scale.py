@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the ring here, fits its cost model, and projects it to many machines.
 
-    python3 bench/scale.py build/release/cli/locus-ring [--write docs/scale.md]
+    bench/scale.py build/release/cli/locus-ring [--write docs/scale.md]
 
 Runs `locus-ring bench` by mpirun at several lengths, on 1 and 2 ranks of one
 thread, and fits
@@ -22,6 +22,8 @@ import platform
 import re
 import subprocess
 import sys
+
+from peers.files import beside
 
 HEADS, DIM, BYTES = 8, 64, 4
 LENGTHS = (2048, 4096, 8192, 16384)
@@ -244,14 +246,13 @@ def processor() -> str:
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Replaces what is between the marks; beside it first, then renamed."""
+    """Replaces what is between the marks."""
     begin, end = "<!-- scale.py -->\n", "<!-- end -->"
     page = path.read_text()
     head, rest = page.split(begin)
     tail = rest.split(end)[1]
-    beside = path.with_suffix(".part")
-    beside.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
-    beside.rename(path)
+    with beside(path) as made:
+        made.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
 
 def main() -> None:

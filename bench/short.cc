@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -26,7 +25,9 @@
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/error.h"
+#include "locus/files.h"
 #include "locus/simd.h"
+#include "locus/threads.h"
 
 namespace locus::bench {
 namespace {
@@ -164,22 +165,20 @@ void PrintMeaning(const std::vector<Row>& rows) {
 }
 
 void SaveJson(const std::vector<Row>& rows, const Args& args) {
-  std::ofstream file(args.json);
-  file << fmt::format(
+  std::string text = fmt::format(
       "{{\n  \"threads\": {}, \"simd\": \"{}\", \"dim\": {}, \"bias\": {},\n"
       "  \"rows\": [",
       args.threads, SimdTarget(), kDim, args.bias);
   for (size_t n = 0; n < rows.size(); ++n) {
     const Row& r = rows[n];
-    file << fmt::format(
+    text += fmt::format(
         "{}\n    {{\"heads\": {}, \"length\": {}, \"locus_us\": {:.3f}, "
         "\"products_us\": {:.3f}, \"heads_us\": {:.3f}, \"ratio\": {:.4f}, "
         "\"error\": {:.3e}}}",
         n == 0 ? "" : ",", r.heads, r.length, r.locus_us, r.products_us,
         r.heads_us, r.Ratio(), r.error);
   }
-  file << "\n  ]\n}\n" << std::flush;
-  if (!file) throw Error(fmt::format("cannot write {}", args.json));
+  WriteOutput(args.json, text + "\n  ]\n}\n");
 }
 
 // The number in "--flag=number".
@@ -201,8 +200,7 @@ Int Number(std::string_view arg, Int most) {
 Args Read(int argc, char** argv) {
   constexpr std::string_view kJson = "--json=";
   Args args;
-  args.threads =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  args.threads = UsableCpus();
   for (int n = 1; n < argc; ++n) {
     const std::string_view arg = argv[n];
     if (arg == "--bias") {
@@ -225,6 +223,7 @@ Args Read(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   const Args args = Read(argc, argv);
+  if (!args.json.empty()) CheckOutput(args.json);
   const std::string core = SettleBlasCore(SimdTarget(), argv);
   fmt::print(
       "softmax(Q K^T / 8{}) V with head dim {} on {} thread{}: Locus ({}) "

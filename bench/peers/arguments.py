@@ -50,6 +50,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     for path in (given.json, given.chart):
         if path is not None and not path.parent.is_dir():
             parser.error(f"there is no folder {path.parent} to write {path.name} to")
+        if path is not None:
+            try:
+                files.check_output(path)
+            except OSError as wrong:
+                parser.error(str(wrong))
     if given.chart is not None:
         try:
             files.terminal_of(given.chart)

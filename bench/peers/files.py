@@ -14,18 +14,46 @@ from typing import Any
 
 @contextlib.contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A new file beside `path` that takes its place when the block succeeds."""
+    """A new file beside `path` that takes its place when the block succeeds.
+
+    As the tool's own outputs (include/locus/files.h): links are followed, and what
+    exists and is no regular file is refused.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise OSError(f"cannot write {path}: it exists and is not a regular file")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
     made = Path(name)
     try:
         yield made
         mask = os.umask(0)
         os.umask(mask)
         made.chmod(0o666 & ~mask)
+        os.fsync(handle)
         made.replace(path)
+        sync_folder(path.parent)
     finally:
+        os.close(handle)
         made.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """A new name reaches the disk with its folder."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def check_output(path: Path) -> None:
+    """OSError if `path` could not be written, before minutes of measuring."""
+    with contextlib.suppress(_Probe), beside(path):
+        raise _Probe
+
+
+class _Probe(Exception):
+    """Ends a block whose file is not wanted."""
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -158,6 +158,14 @@ class Short(unittest.TestCase):
             (2, "locus_short: --longest must lie in 1 .. 4096, got '5000'\n"),
         )
         self.assertEqual(
+            run("--json=/no/such/file")[::2],
+            (
+                2,
+                "locus_short: cannot write '/no/such/file': No such file or "
+                "directory\n",
+            ),
+        )
+        self.assertEqual(
             run("--fast")[::2],
             (
                 2,
