@@ -3,6 +3,12 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(docs_tests ${CMAKE_CURRENT_LIST_DIR})
 set(docs_pages ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/docs/encodings.md)
 
+add_test(NAME docs.commands COMMAND Python3::Interpreter
+  ${docs_tests}/commands.py ${PROJECT_SOURCE_DIR})
+add_test(NAME docs.promises COMMAND Python3::Interpreter
+  ${docs_tests}/promises.py ${PROJECT_SOURCE_DIR})
+set_tests_properties(docs.commands docs.promises PROPERTIES LABELS docs)
+
 if(TARGET locus_cli)
   add_test(NAME docs.tables COMMAND Python3::Interpreter
     ${docs_tests}/encodings_table.py ${PROJECT_SOURCE_DIR} $<TARGET_FILE:locus_cli>)
