@@ -445,17 +445,18 @@ void Scorer::Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
     const Interval keys = Vectors(block, r, lo, hi);
     if (keys.begin == keys.end) continue;
     float* row = s + r * kLds - tile;  // indexed by key
-    // Lanes of the first and last vector that the row does not see.
+    if (!one_run) AddScattered(block, r, keys, row);
+    if (use_key_table_ && pairs_ == nullptr) AddKeyTable(block, r, keys, row);
+    if (late_bias_ && one_run) AddBias(block, r, keys, row);
+    if (call_.softcap > 0.0F) Cap(row, keys.begin, keys.end);
+    // Lanes of the first and last vector that the row does not see. Last: a
+    // bias of -infinity is capped, a mask is not.
     for (int64_t j = keys.begin; j < block.sees[r].begin; ++j) {
       row[j] = kMinusInf;
     }
     for (int64_t j = std::min(block.sees[r].end, keys.end); j < keys.end; ++j) {
       row[j] = kMinusInf;
     }
-    if (!one_run) AddScattered(block, r, keys, row);
-    if (use_key_table_ && pairs_ == nullptr) AddKeyTable(block, r, keys, row);
-    if (late_bias_ && one_run) AddBias(block, r, keys, row);
-    if (call_.softcap > 0.0F) Cap(row, keys.begin, keys.end);
     if (row_max == nullptr) continue;
     VF vmax = hn::Load(kDF, max + r * kLanesI);
     for (int64_t j = keys.begin; j < keys.end; j += kLanesI) {

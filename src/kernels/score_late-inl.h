@@ -192,9 +192,7 @@ inline void Scorer::Cap(float* s, int64_t begin, int64_t end) const {
   const VF vcap = hn::Set(kDF, cap), inverse = hn::Set(kDF, 1.0F / cap);
   for (int64_t j = begin; j < end; j += kLanesI) {
     const VF x = hn::LoadU(kDF, s + j);
-    const VF y = hn::Mul(vcap, hn::Tanh(kDF, hn::Mul(x, inverse)));
-    const auto masked = hn::Eq(x, hn::Set(kDF, kMinusInf));
-    hn::StoreU(hn::IfThenElse(masked, x, y), kDF, s + j);
+    hn::StoreU(hn::Mul(vcap, hn::Tanh(kDF, hn::Mul(x, inverse))), kDF, s + j);
   }
 }
 

@@ -267,6 +267,15 @@ class WholeCall {
     return r;
   }
 
+  // Some of them minus infinity, as tables have it that hide offsets.
+  Tensor WithInfinities(const Tensor& values) {
+    std::vector<double> numbers = values.ToVector();
+    for (double& x : numbers) {
+      if (random_.OneIn(4)) x = -std::numeric_limits<double>::infinity();
+    }
+    return Tensor::From(values.shape(), std::move(numbers)).To(values.dtype());
+  }
+
   Bias DrawBias() {
     const int64_t kind = random_.Draw(0, 3);
     if (kind == 0) {
@@ -286,7 +295,9 @@ class WholeCall {
           .slope = RandomTensor({heads, knots + 1}, random_.Seed())};
     }
     const BucketMap map = Buckets(/*by_pair=*/true);
-    return BiasTable{Table({Heads(), map.count}), map};
+    Tensor values = Table({Heads(), map.count});
+    if (random_.OneIn(8)) values = WithInfinities(values);
+    return BiasTable{values, map};
   }
 
   Terms DrawTerms() {

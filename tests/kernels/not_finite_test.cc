@@ -94,5 +94,63 @@ TEST(FusedAttentionTest, NotANumberStaysWhereTheReferenceHasIt) {
   ExpectNoLeaksAtLength(130);
 }
 
+// A call whose bias hides some offsets by -infinity: all terms that biases are
+// added beside, positions in one run or scattered.
+Call HiddenOffsets(int64_t q_len, int64_t k_len, unsigned beside,
+                   bool scattered) {
+  Call call;
+  const int64_t dims[] = {q_len, k_len, k_len};
+  Tensor* inputs[] = {&call.q, &call.k, &call.v};
+  for (size_t n = 0; n < 3; ++n) {
+    *inputs[n] =
+        RandomTensor({1, kHeads, dims[n], kDim}, 1 + n).To(DType::kF32);
+  }
+  for (int64_t i = 0; i < q_len; ++i) call.q_pos.push_back(k_len - q_len + i);
+  for (int64_t j = 0; j < k_len; ++j) {
+    call.k_pos.push_back(scattered ? j * 7 % k_len : j);
+  }
+  const BucketMap map = BucketMap::Identity(1 - k_len, k_len - 1);
+  Tensor values = RandomTensor({kHeads, map.count}, 4);
+  // Every third offset, and 11 on end: whole rows hide where few are seen.
+  for (int64_t n = 0; n < values.size(0) * map.count; ++n) {
+    const int64_t bucket = n % map.count;
+    if (bucket % 3 == 0 || bucket / 11 % 4 == 0) {
+      values.MutableData<double>()[n] = -INFINITY;
+    }
+  }
+  call.terms.scale.scale = 0.2;
+  call.terms.bias = BiasTable{values, map};
+  const BucketTable table{.rows = RandomTensor({kHeads, map.count, kDim}, 5),
+                          .buckets = map};
+  if ((beside & kQTable) != 0) call.terms.q_table = table;
+  if ((beside & kKTable) != 0) call.terms.k_table = table;
+  return call;
+}
+
+// Without a cap such a pair has no weight; with one, its logit is -cap.
+TEST(FusedAttentionTest, InfiniteBiasEqualsReference) {
+  OnEveryTarget([] {
+    for (const double softcap : {0.0, 3.0}) {
+      for (const int64_t q_len : {1, 3, 40, 130}) {
+        for (const unsigned beside : {0U, unsigned{kQTable}, unsigned{kKTable},
+                                      unsigned{kQTable | kKTable}}) {
+          for (const bool scattered : {false, true}) {
+            SCOPED_TRACE("softcap " + std::to_string(softcap) + ", queries " +
+                         std::to_string(q_len) + ", tables " +
+                         std::to_string(beside) +
+                         (scattered ? ", scattered" : ""));
+            Call call =
+                HiddenOffsets(q_len, q_len == 40 ? 40 : 130, beside, scattered);
+            call.options.softcap = softcap;
+            call.options.window = Window{.left = 9, .right = 4};
+            ExpectForwardEqualsReference(call);
+            ExpectBackwardEqualsReference(call, 6);
+          }
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace locus::testing
