@@ -3,12 +3,39 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
+
+// What was synced, in its order, and which name was there then. The library
+// finds this function before that of libc.
+namespace {
+struct Synced {
+  bool is_folder;
+  std::string path;
+  bool finished;  // whether a file of the final name is there
+};
+std::vector<Synced> synced;
+std::string final_name;
+}  // namespace
+
+extern "C" int fsync(int file) {
+  struct stat status {};
+  fstat(file, &status);
+  std::error_code error;
+  synced.push_back({.is_folder = S_ISDIR(status.st_mode),
+                    .path = std::filesystem::read_symlink(
+                                "/proc/self/fd/" + std::to_string(file), error)
+                                .string(),
+                    .finished = std::filesystem::exists(final_name, error)});
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace locus {
 namespace {
@@ -69,6 +96,26 @@ TEST_F(FilesTest, AppearWhenTheyAreWhole) {
   }
   EXPECT_EQ(Read(path), "half and half");
   EXPECT_EQ(Count(), 1U);
+}
+
+// A machine that loses power has the old file or the new one: the bytes reach
+// the disk before the name does, and the name is there when Finish returns.
+TEST_F(FilesTest, BytesAreSyncedBeforeTheNameAndThenTheFolder) {
+  final_name = Path("out");
+  synced.clear();
+  OutputFile file(final_name);
+  const std::string beside = file.beside();
+  file.Write("whole");
+  EXPECT_TRUE(synced.empty());
+  file.Finish();
+  ASSERT_EQ(synced.size(), 2U);
+  EXPECT_FALSE(synced[0].is_folder);
+  EXPECT_FALSE(synced[0].finished);
+  EXPECT_EQ(synced[0].path,
+            fs::canonical(folder_) / fs::path(beside).filename());
+  EXPECT_TRUE(synced[1].is_folder);
+  EXPECT_TRUE(synced[1].finished);
+  EXPECT_EQ(synced[1].path, fs::canonical(folder_));
 }
 
 TEST_F(FilesTest, TwoOfOneNameDoNotMeet) {

@@ -208,8 +208,7 @@ class WholeCall {
                             random_.OneIn(2));
         break;
       case 4:
-        map =
-            BucketMap::Deberta(2 * random_.Draw(2, 20), random_.Draw(64, 300));
+        map = BucketMap::Deberta(random_.Draw(2, 40), random_.Draw(64, 300));
         break;
       case 5:
         map = BucketMap::Deberta(0, random_.Draw(1, 100));

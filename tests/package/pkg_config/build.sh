@@ -3,6 +3,7 @@
 # usage: build.sh COMPILER CONSUMER.cc PREFIX OUTPUT
 set -eu
 pc=$(find "$3" -name locus.pc)
+grep -qx 'License: Apache-2.0' "$pc"
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 # shellcheck disable=SC2046  # flags are words
