@@ -139,24 +139,46 @@ def test_generation_of_whisper():
     model.set_attn_implementation("locus")
     original.set_attn_implementation("eager")
     sound = torch.randn(2, 8, 40, generator=torch.Generator().manual_seed(5))
-    steps = []
-    with torch.no_grad():
-        for m in (model, original):
-            encoded = m.model.encoder(sound)
-            cache = transformers.EncoderDecoderCache(
-                transformers.StaticCache(m.config, max_cache_len=16),
-                transformers.StaticCache(m.config, max_cache_len=20),
-            )
-            rows = []
-            for chunk in tiny.tokens()[:, :12].split([5, 1, 6], dim=1):
-                out = m(
-                    encoder_outputs=encoded,
-                    decoder_input_ids=chunk,
-                    past_key_values=cache,
-                )
-                rows.append(out.logits)
-            steps.append(torch.cat(rows, dim=1))
+    steps = [decoder_in_chunks(m, {}, sound, 20) for m in (model, original)]
     assert_equal(*steps)
+
+
+def decoder_in_chunks(model, inputs, source, width):
+    """Logits of a decoder whose tokens arrive in pieces; `width` keys to cross."""
+    with torch.no_grad():
+        encoded = model.get_encoder()(source, **inputs)
+        cache = transformers.EncoderDecoderCache(
+            transformers.StaticCache(model.config, max_cache_len=16),
+            transformers.StaticCache(model.config, max_cache_len=width),
+        )
+        rows = []
+        for chunk in tiny.tokens()[:, :12].split([5, 1, 6], dim=1):
+            out = model(
+                **inputs,
+                encoder_outputs=encoded,
+                decoder_input_ids=chunk,
+                past_key_values=cache,
+            )
+            rows.append(out.logits)
+    return torch.cat(rows, dim=1)
+
+
+@pytest.mark.parametrize("side", [None, "left", "right"])
+@pytest.mark.parametrize("name", SEQ2SEQ)
+def test_decoder_prompt_in_chunks(name, side):
+    pieces = []
+    for m in pair(name):
+        inputs = {}
+        if side is not None:
+            inputs["attention_mask"] = models.padding([LENGTH, 12], LENGTH, side)
+        pieces.append(decoder_in_chunks(m, inputs, tiny.tokens(), LENGTH))
+    assert_equal(*pieces)
+    if side is None:
+        with torch.no_grad():
+            plain = conformance.original(name)(
+                input_ids=tiny.tokens(), decoder_input_ids=tiny.tokens()[:, :12]
+            )
+        assert_equal(pieces[0], plain.logits)
 
 
 def test_a_mask_for_other_lengths_is_refused():
