@@ -228,6 +228,8 @@ void BindAttention(nb::module_& m) {
            [](const Arguments& a) {
              return IntPairOf(a.Text("name").c_str(), a["values"]);
            });
+  Function(m, "_shown(value: Any) -> str", "",
+           [](const Arguments& a) { return Shown(a["value"]); });
   Function(m, "_integers(name: str, values: Any) -> Any", "",
            [](const Arguments& a) {
              return IntegerArray(a.Text("name").c_str(), a["values"]);

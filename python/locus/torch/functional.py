@@ -145,7 +145,9 @@ def rotate(
         inverse = _locus._flag("inverse", inverse)
     kind, params, native = kinds.resolve(encoding)
     if params or (kind == kinds.NO_ENCODING and native is None):
-        raise TypeError(f"rotate needs a rotary encoding, got {encoding!r}")
+        raise TypeError(
+            f"rotate needs a rotary encoding, got {_locus._shown(encoding)}"
+        )
     where = _integers("positions", positions)
     if _plain(x):
         turn = native if native is not None else kinds.build(kind, [])
@@ -199,11 +201,12 @@ def _window(
     if not isinstance(window, (tuple, list)):
         width = _integer(window)
         if width < 1:
-            raise ValueError(f"window must be at least 1, got {window}")
+            raise ValueError(f"window must be at least 1, got {_locus._shown(width)}")
         return width - 1, 0 if causal else width - 1
     if len(window) != 2:
         raise ValueError(
-            f"window must be an integer or a pair (left, right), got {window!r}"
+            f"window must be an integer or a pair (left, right), got "
+            f"{len(window)} values"
         )
     return _integer(window[0]), _integer(window[1])
 
@@ -212,7 +215,8 @@ def _integer(x: Any) -> int:
     """An end of a window; numbers of NumPy count, fractions and bools do not."""
     if isinstance(x, bool) or not hasattr(x, "__index__"):
         raise TypeError(
-            f"window must be an integer or a pair (left, right) of integers, got {x!r}"
+            f"window must be an integer or a pair (left, right) of integers, got "
+            f"{_locus._shown(x)}"
         )
     return operator.index(x)
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 import locus
+from locus import _locus
 
 NO_ENCODING = ""
 
@@ -70,7 +71,9 @@ def _as_list(value: Any) -> Any:
     """Arrays among settings, such as slopes."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"a setting must be a number, text, list or dict, got {value!r}")
+    raise TypeError(
+        f"a setting must be a number, string, list or dict, got {_locus._shown(value)}"
+    )
 
 
 def encoding(class_name: str, **arguments: Any) -> Encoding:
@@ -94,7 +97,9 @@ def _parse(kind: str) -> tuple[type, tuple[str, ...], dict[str, Any]]:
         absent = {n: None for n in _REQUIRED.get(fields["class"], ()) if n not in names}
         return cls, names, {**absent, **fields["settings"]}
     except (ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{kind!r} does not describe an encoding of locus") from error
+        raise ValueError(
+            f"{_locus._shown(kind)} does not describe an encoding of locus"
+        ) from error
 
 
 @functools.lru_cache(maxsize=4096)

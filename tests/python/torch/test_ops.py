@@ -391,6 +391,15 @@ def test_window_must_be_integers():
     for window in ((3,), (1, 2, 3)):
         with pytest.raises(ValueError, match="window must be an integer or a pair"):
             lt.attention(q, k, v, window=window)
+
+    class Verse:
+        def __repr__(self):
+            return "one line\nand another\n" * 100
+
+    for window in (Verse(), (3, Verse()), (Verse(),) * 3, [Verse()]):
+        with pytest.raises((TypeError, ValueError)) as error:
+            lt.attention(q, k, v, window=window)
+        assert "\n" not in str(error.value) and len(str(error.value)) < 200
     with pytest.raises(ValueError, match="at least 1"):
         lt.attention(q, k, v, window=0)
     for got, plain in (
