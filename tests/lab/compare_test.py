@@ -481,6 +481,17 @@ class Usage(Study):
         self.assertIn("2 jobs, 2 at a time: about", out)
         self.assertFalse((self.folder / "results").exists())
 
+    def test_output_that_takes_nothing_is_one_line(self):
+        def full():
+            os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+        for arguments in (["--help"], ["--dry-run", *self.options(more=PLAIN)]):
+            for before in (full, lambda: os.close(1)):
+                with self.subTest(arguments=arguments[0]):
+                    self.fails(
+                        arguments, "cannot write to standard output", before=before
+                    )
+
     def test_help_and_manual_have_the_same_options(self):
         out, _ = self.good(["--help"])
         for word in ("Examples:", "Tasks:", "copy", "Exit codes:"):
