@@ -382,13 +382,13 @@ void BindBiases(nb::module_& m) {
 
 // Rows E[pos], after a look at how wide one is.
 nb::object Embed(const Encoding& self, const Arguments& a) {
-  const std::vector<int64_t> at = Integers("positions", a["positions"], {{-1}});
-  if (!at.empty()) {
-    const int64_t width = self.Embed({at.data(), 1}).size(1);
-    RequireMemory("embedding " + std::to_string(at.size()) + " positions",
-                  static_cast<int64_t>(at.size()),
-                  width * static_cast<int64_t>(sizeof(double)));
-  }
+  const int64_t first = 0;
+  const int64_t width = self.Embed({&first, 1}).size(1);
+  const int64_t bytes = width * static_cast<int64_t>(sizeof(double));
+  const std::vector<int64_t> at =
+      Integers("positions", a["positions"], {{-1}}, bytes);
+  RequireMemory("embedding " + std::to_string(at.size()) + " positions",
+                static_cast<int64_t>(at.size()), bytes);
   return ToNumpy(Compute([&] { return self.Embed(at); }));
 }
 

@@ -52,15 +52,17 @@ void MakeRope(Rope* self, const Arguments& a) {
 }
 
 nb::object CosSin(const Rope& self, const Arguments& a) {
-  const std::vector<int64_t> at = Integers("positions", a["positions"], {{-1}});
+  const int64_t bytes =
+      self.RotationFor(1).NumPairs() * static_cast<int64_t>(2 * sizeof(float));
+  const std::vector<int64_t> at =
+      Integers("positions", a["positions"], {{-1}}, bytes);
   int64_t length = a.Int("length");
   for (const int64_t p : at) {
     length = std::max(length, p < INT64_MAX ? p + 1 : p);
   }
   const Rotation rotation = self.RotationFor(length);
   RequireMemory("cos and sin of " + std::to_string(at.size()) + " positions",
-                static_cast<int64_t>(at.size()),
-                rotation.NumPairs() * static_cast<int64_t>(2 * sizeof(float)));
+                static_cast<int64_t>(at.size()), bytes);
   const RotaryTable table = Compute([&] { return RotaryTable(rotation, at); });
   return nb::make_tuple(ToNumpy(table.cos()), ToNumpy(table.sin()));
 }

@@ -222,7 +222,7 @@ std::vector<int64_t> ElementsOf(const char* name, nb::handle array,
 
 // source: the array itself, or its DLPack capsule.
 IntList FromArray(const char* name, nb::handle array, nb::handle source,
-                  const Shapes& shapes) {
+                  const Shapes& shapes, int64_t bytes_each) {
   Imported own;
   if (!nb::try_cast(source, own, false) || !own.is_valid()) {
     PyErr_Clear();
@@ -236,20 +236,21 @@ IntList FromArray(const char* name, nb::handle array, nb::handle source,
   }
   CheckShape(name, list.shape, shapes);
   RequireMemory(std::string(name) + " " + ShapeText(list.shape), count,
-                sizeof(int64_t));
+                static_cast<int64_t>(sizeof(int64_t)) + bytes_each);
   if (count > 0) list.values = ElementsOf(name, array, own);
   return list;
 }
 
-IntList Read(const char* name, nb::handle values, const Shapes& shapes) {
+IntList Read(const char* name, nb::handle values, const Shapes& shapes,
+             int64_t bytes_each = 0) {
   if (const nb::object array = PlainNumpy(name, values); array.is_valid()) {
-    return FromArray(name, array, Native(name, array), shapes);
+    return FromArray(name, array, Native(name, array), shapes, bytes_each);
   }
   if (!IsNumberList(values)) {
     if (const nb::object capsule =
             DlpackCapsule(name, values, /*writable=*/false);
         capsule.is_valid()) {
-      return FromArray(name, values, capsule, shapes);
+      return FromArray(name, values, capsule, shapes, bytes_each);
     }
     RefuseType(name, "integers in a list or an array", values);
   }
@@ -290,14 +291,18 @@ std::vector<double> RealRow(const char* name, nb::handle values) {
                            " must be one row of numbers, got " + row.Describe())
                               .c_str());
   }
-  RequireMemory(std::string(name) + " " + row.Describe(), row.NumElements(),
-                sizeof(double));
+  if (row.NumElements() > kMostInRow) {
+    throw nb::value_error((std::string(name) + " must be at most " +
+                           std::to_string(kMostInRow) + " numbers, got " +
+                           row.Describe())
+                              .c_str());
+  }
   return row.ToVector();
 }
 
 std::vector<int64_t> Integers(const char* name, nb::handle values,
-                              const Shapes& shapes) {
-  return Read(name, values, shapes).values;
+                              const Shapes& shapes, int64_t bytes_each) {
+  return Read(name, values, shapes, bytes_each).values;
 }
 
 std::vector<int64_t> IntegersOrNone(const char* name, nb::handle values,

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import resource
 import subprocess
 import sys
 
@@ -453,6 +454,13 @@ def test_what_an_object_raises_is_passed_on():
 LONG = 2**40
 
 
+def available():
+    """Bytes of memory that can still be had."""
+    with open("/proc/meminfo") as file:
+        fields = dict(line.split(":") for line in file)
+    return int(fields["MemAvailable"].split()[0]) * 1024
+
+
 def test_tables_by_stride_tricks_take_no_time():
     for table in (
         repeated(1.0, LONG, 8),
@@ -477,6 +485,7 @@ def test_tables_by_stride_tricks_take_no_time():
 
 
 def test_more_than_memory_is_refused_at_once():
+    fits = available() // 16  # int64 or float64 numbers
     calls = [
         lambda: locus.pack([LONG]),
         lambda: locus.pack([2**62, 2**61]),
@@ -495,11 +504,19 @@ def test_more_than_memory_is_refused_at_once():
         lambda: locus.Alibi(2, slopes=repeated(1.0, LONG)),
         lambda: locus.Learned(np.ones((4, 8))).resized(LONG, "linear"),
         lambda: locus.KvCache(2**20, 2**20, capacity=2**20),
+        # What is asked for fits into memory, what becomes of it does not.
+        lambda: locus.Sinusoidal(2**16).embed(repeated(np.int64(1), fits)),
+        lambda: locus.Rope(2**13, "halves").cos_sin(repeated(np.int64(1), fits)),
+        lambda: locus.Alibi(2, slopes=repeated(1.0, fits)),
+        lambda: locus.Rope(8, "halves", frequencies=repeated(1.0, fits)),
     ]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for call in calls:
         with pytest.raises((MemoryError, ValueError)) as error:
             call()
         sentence(error)
+    # Nothing was copied first: 64 MB here are 8 Mi numbers, not hundreds.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
     with pytest.raises(ValueError, match="more than int64"):
         locus.pack([2**62, 2**62])
     # And the next call is as good as ever.
