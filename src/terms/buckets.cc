@@ -166,7 +166,7 @@ BucketMap BucketMap::T5(int64_t num_buckets, int64_t max_distance,
   const int64_t per_side = bidirectional ? num_buckets / 2 : num_buckets;
   if (per_side < 2 || num_buckets > (int64_t{1} << 24) ||
       (bidirectional && num_buckets % 2 != 0)) {
-    Fail("T5 needs {} buckets, got {}",
+    Fail("T5 needs {} buckets (and at most 2^24), got {}",
          bidirectional ? "an even number of at least 4" : "at least 2",
          num_buckets);
   }
@@ -193,8 +193,8 @@ BucketMap BucketMap::Deberta(int64_t position_buckets,
   const int64_t span = logarithmic ? position_buckets : max_relative_positions;
   if (span < 1 || span > (int64_t{1} << 24)) {
     Fail(
-        "DeBERTa needs a positive span, got position_buckets {} and "
-        "max_relative_positions {}",
+        "DeBERTa needs a positive span (at most 2^24), got position_buckets {} "
+        "and max_relative_positions {}",
         position_buckets, max_relative_positions);
   }
   BucketMap map;

@@ -153,9 +153,10 @@ TEST(DebertaTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([&] { Deberta(Tensor(), rows, 8, 64); }),
             "DeBERTa's tables must be [heads, 16, D] alike, got none and "
             "f64 [2, 32, 4]");
-  EXPECT_EQ(ErrorOf([&] { Deberta(rows, rows, 0, 0); }),
-            "DeBERTa needs a positive span, got position_buckets 0 and "
-            "max_relative_positions 0");
+  EXPECT_EQ(
+      ErrorOf([&] { Deberta(rows, rows, 0, 0); }),
+      "DeBERTa needs a positive span (at most 2^24), got position_buckets 0 "
+      "and max_relative_positions 0");
   EXPECT_EQ(ErrorOf([&] { Deberta(rows, rows, 16, 9); }),
             "DeBERTa log buckets need a position_buckets of at least 2 and "
             "max_relative_positions above 9 (and at most 2^40), got 16 and 9");

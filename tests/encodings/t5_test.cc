@@ -69,7 +69,8 @@ TEST(T5BiasTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([] {
               T5Bias(RandomTensor({7, 2}, 1), 128, true);
             }),
-            "T5 needs an even number of at least 4 buckets, got 7");
+            "T5 needs an even number of at least 4 buckets (and at most 2^24), "
+            "got 7");
   EXPECT_EQ(ErrorOf([] {
               T5Bias(RandomTensor({32, 2}, 1), 16, false);
             }),

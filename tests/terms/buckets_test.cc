@@ -246,14 +246,19 @@ TEST(BucketsTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([] { BucketMap::Clip(1, 0); }),
             "clipping needs r_min <= r_max, got 1 > 0");
   EXPECT_EQ(ErrorOf([] { BucketMap::T5(1, 128, false); }),
-            "T5 needs at least 2 buckets, got 1");
+            "T5 needs at least 2 buckets (and at most 2^24), got 1");
+  EXPECT_EQ(
+      ErrorOf([] { BucketMap::T5(int64_t{1} << 31, int64_t{1} << 32, false); }),
+      "T5 needs at least 2 buckets (and at most 2^24), got 2147483648");
   EXPECT_EQ(ErrorOf([] { BucketMap::T5(33, 128, true); }),
-            "T5 needs an even number of at least 4 buckets, got 33");
+            "T5 needs an even number of at least 4 buckets (and at most 2^24), "
+            "got 33");
   EXPECT_EQ(ErrorOf([] { BucketMap::T5(32, 8, true); }),
             "T5 max_distance must be above 8 (and at most 2^40), got 8");
-  EXPECT_EQ(ErrorOf([] { BucketMap::Deberta(0, 0); }),
-            "DeBERTa needs a positive span, got position_buckets 0 and "
-            "max_relative_positions 0");
+  EXPECT_EQ(
+      ErrorOf([] { BucketMap::Deberta(0, 0); }),
+      "DeBERTa needs a positive span (at most 2^24), got position_buckets "
+      "0 and max_relative_positions 0");
   EXPECT_EQ(ErrorOf([] { BucketMap::Window2D(0, 4); }),
             "a 2-D window needs sides from 1 to 4096, got 0 x 4");
   const std::string need =
