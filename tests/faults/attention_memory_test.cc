@@ -1,9 +1,9 @@
 // Attention without memory: forward by every driver, backward, merging.
 #include "faults/failing_new.h"
-#include "kernels/attention_kernels.h"
+#include "kernels/forward/forward.h"
 #include "kernels/compare.h"
-#include "kernels/decode.h"
-#include "kernels/short.h"
+#include "kernels/decode/decode.h"
+#include "kernels/short/short.h"
 
 namespace locus::testing {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef LOCUS_TESTS_KERNELS_COMPARE_H_
 #define LOCUS_TESTS_KERNELS_COMPARE_H_
 
-#include "kernels/attention_kernels.h"
+#include "kernels/forward/forward.h"
 #include "locus/simd.h"
 #include "reference/random_call.h"
 

@@ -1,0 +1,75 @@
+// A tile of the backward pass: some queries of one head, and p and ds of these
+// queries against some keys. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_
+#undef LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_
+#endif
+
+#include "kernels/backward/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+// 96 queries x 192 keys: p and ds take 84 KiB each and stay in L2, and each of
+// the five products has a depth of at least 96 (or D), so that loading and
+// storing the accumulators costs a few in a hundred. 96 and 192 are multiples
+// of both sides of the micro-kernel (12 x 32, 6 x 16, 6 x 8).
+constexpr int64_t kBwdQueries = 96;
+static_assert(kBwdQueries == PairRows::kQueries);
+constexpr int64_t kBwdKeys = 192;
+// Between rows lie 32 zeros. Diagonals may be read askew, past either end of a
+// row, by kRows - 1 columns and a vector; and rows do not share cache sets.
+constexpr int64_t kBwdGap = 32;
+constexpr int64_t kBwdStride = kBwdKeys + kBwdGap;
+static_assert(kBwdGap >= static_cast<int64_t>(kRows - 1 + kLanes));
+
+// Scratch of one thread.
+struct BackwardTile {
+  int64_t b = 0, h = 0;
+  int64_t first = 0, count = 0;  // queries, in sorted order
+  int64_t n_blocks = 0;          // of kRows queries
+  bool finite = true;            // q and do are, of all queries
+  std::vector<Block> blocks;
+  std::vector<float> lse;    // of each row, times log2(e)
+  std::vector<float> delta;  // do.o of each row
+
+  FloatBuffer block_memory;
+  FloatBuffer p, ds;    // [kBwdGap] [kBwdQueries][kBwdStride]
+  FloatBuffer d_block;  // do of one block: [kRows][Dv]
+  FloatBuffer q_rows, plain_rows, d_rows;  // InPanels: q, plain q, do
+  FloatBuffer d_pack;                      // do: [blocks][Dv][kRows]
+  FloatBuffer d_q;                         // [kBwdQueries][depth padded]
+  FloatBuffer d_plain;  // [kBwdQueries][D padded]: through the tables
+  // Of the terms' gradients.
+  FloatBuffer by_rel, key_by_rel, v_row, p_by_rel, band, rel_sum;
+
+  float* P(int64_t i) { return p.data() + kBwdGap + i * kBwdStride; }
+  float* Ds(int64_t i) { return ds.data() + kBwdGap + i * kBwdStride; }
+  InPanels Q() const { return {q_rows.data(), kBwdQueries}; }
+  InPanels Plain() const { return {plain_rows.data(), kBwdQueries}; }
+  InPanels DOut() const { return {d_rows.data(), kBwdQueries}; }
+  int64_t Position(int64_t i) const {
+    return blocks[static_cast<size_t>(i / kRowsI)].position[i % kRowsI];
+  }
+  // The union of what the queries see.
+  Interval Any() const {
+    Interval any{std::numeric_limits<int64_t>::max(), 0};
+    for (const Block& block : blocks) {
+      if (block.any.empty()) continue;
+      any.begin = std::min(any.begin, block.any.begin);
+      any.end = std::max(any.end, block.any.end);
+    }
+    return any;
+  }
+};
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_

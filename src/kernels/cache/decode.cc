@@ -1,0 +1,138 @@
+// Queries over the cached tokens.
+#include "kernels/decode/decode.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/fail.h"
+#include "kernels/forward/forward.h"
+#include "kernels/plan/call.h"
+#include "locus/encoding.h"
+#include "locus/kv_cache.h"
+#include "locus/rotary.h"
+
+namespace locus {
+
+// A call over the cached tokens: views of them, and options whose spans point
+// into this object or into the cache.
+struct KvCache::Prepared {
+  Tensor k = {}, v = {};
+  AttentionOptions options = {};
+  std::vector<int64_t> q_positions = {}, k_positions = {}, lengths = {};
+};
+
+KvCache::Prepared KvCache::Prepare(const Tensor& q,
+                                   const AttentionOptions& options) const {
+  if (q.rank() != 4 || q.dtype() == DType::kF64) {
+    Fail("q must be f32, bf16 or f16 [batch, heads, length, dim], got {}",
+         q.Describe());
+  }
+  if (!options.k_positions.empty()) {
+    Fail("a cache knows its k_positions: give them to Append, not to Decode");
+  }
+  const int64_t batch = config_.batch, tokens = size(), q_len = q.size(2);
+  Prepared call{.options = options};
+  call.k = View(k_);
+  call.v = View(v_);
+  if (!options.key_lengths.empty() &&
+      static_cast<int64_t>(options.key_lengths.size()) != batch) {
+    Fail("key_lengths must have {} entries, got {}", batch,
+         options.key_lengths.size());
+  }
+  bool ragged = !options.key_lengths.empty();
+  for (int64_t b = 0; b < batch; ++b) {
+    ragged |= size(b) != tokens;
+    call.lengths.push_back(options.key_lengths.empty()
+                               ? size(b)
+                               : options.key_lengths[static_cast<size_t>(b)]);
+    if (call.lengths.back() < 0 || call.lengths.back() > size(b)) {
+      Fail("a key length of sequence {} must lie in [0, {}], got {}", b,
+           size(b), call.lengths.back());
+    }
+  }
+  if (ragged) call.options.key_lengths = call.lengths;
+  if (counting_) {
+    // 0, 1, 2, ...: what a call takes them for by itself.
+  } else if (alike_) {
+    call.options.k_positions = positions_[0];
+  } else {
+    for (const std::vector<int64_t>& list : positions_) {
+      call.k_positions.insert(call.k_positions.end(), list.begin(), list.end());
+      // Tokens that are not there still need an entry.
+      call.k_positions.resize(call.k_positions.size() +
+                              static_cast<size_t>(tokens) - list.size());
+    }
+    call.options.k_positions = call.k_positions;
+  }
+  // Queries of a cache that counts are where a call puts them by itself.
+  if (options.q_positions.empty() && !counting_) {
+    const bool one_list = alike_ && !ragged;
+    for (int64_t b = 0; b < (one_list ? 1 : batch); ++b) {
+      const std::span<const int64_t> cached = positions(b);
+      const TextPositions next = After(cached);
+      const int64_t first =
+          std::max<int64_t>(call.lengths[static_cast<size_t>(b)] - q_len, 0);
+      for (int64_t at = first; at < first + q_len; ++at) {
+        const int64_t past = at - size(b);
+        call.q_positions.push_back(past < 0 ? cached[static_cast<size_t>(at)]
+                                            : next.first + past * next.step);
+      }
+    }
+    call.options.q_positions = call.q_positions;
+    // These queries stand at known indices, by which masks can go where packed
+    // positions tell no order.
+    if (rotation_ && rotation_->packed_from > 0 &&
+        ShapeWith({}).max_k_pos >= rotation_->packed_from) {
+      call.options.by_index = true;
+    }
+  }
+  return call;
+}
+
+AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
+                                const AttentionOptions& options) const {
+  const Prepared call = Prepare(q, options);
+  const CallSizes sizes = CheckCall(q, call.k, call.v, call.options);
+  const Shape shape =
+      CallMask(sizes, call.options).ShapeOf(sizes, call.options);
+  return Decode(q, encoding.Lower(shape).terms, options);
+}
+
+AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
+                                const AttentionOptions& options) const {
+  const Prepared prepared = Prepare(q, options);
+  CheckTable(terms, "the queries would be rotated");
+  const kernels::Call call(q, prepared.k, prepared.v, terms, prepared.options);
+  const CallSizes& s = call.sizes;
+  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
+  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
+  const bool rotated = Stored(rotation_, with_key_table_) != nullptr;
+  const int threads = kernels::ThreadsFor(s, options.threads);
+  if (kernels::FewRows(s, terms) || kernels::TablesByPair(terms) ||
+      (rotated && terms.q_table)) {
+    kernels::Decode(call, result.out, lse, threads, rotated);
+  } else if (!rotated) {
+    kernels::Forward(call, result.out, lse, threads);
+  } else {
+    // Many queries over rotated keys: rotate these too, and nothing is left of
+    // the rotation. (A query table would need them as they came.)
+    Terms rest = terms;
+    rest.rotate.reset();
+    std::vector<int64_t> positions(static_cast<size_t>(s.batch * s.q_len));
+    for (int64_t b = 0; b < s.batch; ++b) {
+      const kernels::Tokens& t = call.Queries(b);
+      for (size_t i = 0; i < t.source.size(); ++i) {
+        positions[static_cast<size_t>(b * s.q_len + t.source[i])] =
+            t.position[i];
+      }
+    }
+    const Tensor turned = Rotate(q.To(DType::kF32), *terms.rotate, positions,
+                                 /*inverse=*/false, threads);
+    const kernels::Call whole(turned, prepared.k, prepared.v, rest,
+                              prepared.options);
+    kernels::Forward(whole, result.out, lse, threads);
+  }
+  return result;
+}
+
+}  // namespace locus

@@ -1,0 +1,134 @@
+// Cached keys turned from one rotation to another.
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/threads.h"
+#include "kernels/cache/rows.h"
+#include "locus/encoding.h"
+#include "locus/kv_cache.h"
+
+namespace locus {
+namespace {
+
+bool SamePairs(const Rotation& a, const Rotation& b) {
+  return a.layout == b.layout && a.rotary_dim == b.rotary_dim &&
+         a.first_channel == b.first_channel;
+}
+
+// Turns rows from one rotation to another of the same pairs: R_to R_from^-1,
+// with R_from^-1 = R_from^T / gain^2. nullptr: no rotation. Angles and products
+// are in float64.
+class TurnTable {
+ public:
+  // With room for `tokens` positions; nothing is allocated later.
+  TurnTable(const Rotation* from, const Rotation* to, int64_t tokens)
+      : from_(from),
+        to_(to),
+        c0_(static_cast<size_t>(Pairs().NumPairs()), 1.0),
+        s0_(c0_.size(), 0.0),
+        c1_(c0_),
+        s1_(s0_) {
+    table_.cos.resize(c0_.size() * static_cast<size_t>(tokens));
+    table_.sin.resize(table_.cos.size());
+  }
+
+  void Fill(std::span<const int64_t> positions) noexcept {
+    const size_t pairs = c0_.size();
+    const double shrink =
+        from_ == nullptr ? 1.0 : 1.0 / (from_->gain * from_->gain);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (from_ != nullptr) from_->CosSin(positions[i], c0_.data(), s0_.data());
+      if (to_ != nullptr) to_->CosSin(positions[i], c1_.data(), s1_.data());
+      for (size_t p = 0; p < pairs; ++p) {
+        table_.cos[i * pairs + p] =
+            static_cast<float>(shrink * (c1_[p] * c0_[p] + s1_[p] * s0_[p]));
+        table_.sin[i * pairs + p] =
+            static_cast<float>(shrink * (s1_[p] * c0_[p] - c1_[p] * s0_[p]));
+      }
+    }
+  }
+
+  // The row of the i-th position.
+  void Turn(int64_t i, float* row) const noexcept {
+    kernels::RotateRow(Pairs(), table_, i, row);
+  }
+
+ private:
+  const Rotation& Pairs() const { return to_ != nullptr ? *to_ : *from_; }
+
+  const Rotation* from_;
+  const Rotation* to_;
+  std::vector<double> c0_, s0_, c1_, s1_;
+  kernels::RotationTable table_;
+};
+
+// Turns keys k [B, H, capacity, D] at `positions`, a list a sequence, in place.
+// All memory is allocated before the first key is touched: if it runs out, the
+// keys are as they were.
+void TurnKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
+              const Rotation* from, const Rotation* to) {
+  const kernels::Rows rows(k);
+  const int64_t heads = k.size(1), dim = k.size(3);
+  // Angles of a few tokens at a time: 256 x 64 pairs are 128 KiB.
+  constexpr int64_t kTokens = 256;
+  // Different pairs: back and then forth, in one go.
+  std::vector<TurnTable> steps;
+  if (from != nullptr && to != nullptr && !SamePairs(*from, *to)) {
+    steps.emplace_back(from, nullptr, kTokens);
+    steps.emplace_back(nullptr, to, kTokens);
+  } else {
+    steps.emplace_back(from, to, kTokens);
+  }
+  std::vector<float> scratch(static_cast<size_t>(heads * dim));
+  for (size_t b = 0; b < positions.size(); ++b) {
+    const int64_t sequence = static_cast<int64_t>(b);
+    const int64_t size = static_cast<int64_t>(positions[b].size());
+    for (int64_t at = 0; at < size; at += kTokens) {
+      const int64_t count = std::min(kTokens, size - at);
+      for (TurnTable& step : steps) {
+        step.Fill(
+            std::span(positions[b])
+                .subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
+      }
+      ParallelFor(heads, kernels::ThreadsForElements(heads * count * dim, 0),
+                  [&](int64_t h) noexcept {
+                    float* row = scratch.data() + h * dim;
+                    for (int64_t i = 0; i < count; ++i) {
+                      rows.Load(sequence, h, at + i, row);
+                      for (const TurnTable& step : steps) step.Turn(i, row);
+                      kernels::StoreFloats(
+                          row, dim, k.dtype(),
+                          kernels::RowOf(k, sequence, h, at + i));
+                    }
+                  });
+    }
+  }
+}
+
+}  // namespace
+
+void KvCache::Rerotate(const Rotation& rotation) {
+  TurnTo(rotation, with_key_table_);
+}
+
+void KvCache::Rerotate(const Encoding& encoding, int64_t length) {
+  const int64_t last =
+      std::max(ShapeWith({}).max_k_pos, std::max<int64_t>(length, 1) - 1);
+  const Terms terms = encoding.Lower(ShapeOf(last, last)).terms;
+  TurnTo(terms.rotate, terms.rotate && terms.k_table);
+}
+
+void KvCache::TurnTo(std::optional<Rotation> rotation, bool with_key_table) {
+  Validate(Terms{.rotate = rotation}, ShapeWith({}));
+  const Rotation* from = Stored(rotation_, with_key_table_);
+  const Rotation* to = Stored(rotation, with_key_table);
+  const bool same =
+      from == nullptr || to == nullptr ? from == to : from->Id() == to->Id();
+  if (!same) TurnKeys(k_, positions_, from, to);
+  rotation_ = std::move(rotation);
+  with_key_table_ = with_key_table;
+}
+
+}  // namespace locus

@@ -1,0 +1,125 @@
+// Angles of keys that are rotated while they are read. Included once a SIMD
+// target.
+#if defined(LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#undef LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "kernels/simd/stream-inl.h"
+#include "locus/terms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace stream {
+
+// How keys meet the rotation.
+//  kNone      nothing rotates
+//  kDone      they are stored rotated: queries turn by their own position
+//  kRelative  key n0 + t of a span turns by t, queries by m - n0: one small
+//             table serves every span
+//  kAbsolute  both turn by their own position, by a table as long as the keys:
+//             for angles that do not add up (float32, several axes) and for
+//             scattered positions
+enum class Turn { kNone, kDone, kRelative, kAbsolute };
+
+// Keys of consecutive positions that share the angles of the queries: 64 keys
+// make the table of a span, 64 x 64 pairs, 32 KiB at D = 128.
+constexpr int64_t kSpanKeys = 64;
+struct Span {
+  int64_t first = 0;  // key, in sorted order
+  int64_t position = 0;
+};
+
+// Cosines and sines of an offset x, times exp(log_decay x), in float:
+// [2][pairs].
+inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
+                        double x, float* to) {
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  for (size_t p = 0; p < pairs; ++p) {
+    const double gain =
+        r.log_decay.empty() ? 1.0 : std::exp(r.log_decay[p] * x);
+    to[p] = static_cast<float>(gain * cos[p]);
+    to[pairs + p] = static_cast<float>(gain * sin[p]);
+  }
+}
+
+// Key t of a span, t = 0 .. 63: [kSpanKeys][2][pairs], cosines before sines.
+// With t = 8 u + w, the angles of 8 u turned by those of w, in float64: 16
+// evaluations make 64 rows.
+inline FloatBuffer SpanKeyAngles(const Rotation& r) {
+  constexpr int64_t kStep = 8;
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  Rotation unit = r;
+  unit.gain = 1.0;
+  std::vector<double> near_cos(kStep * pairs), near_sin(kStep * pairs);
+  for (size_t w = 0; w < kStep; ++w) {
+    unit.CosSin(static_cast<int64_t>(w), near_cos.data() + w * pairs,
+                near_sin.data() + w * pairs);
+  }
+  FloatBuffer angles(kSpanKeys * 2 * r.NumPairs());
+  std::vector<double> cos(pairs), sin(pairs), far_cos(pairs), far_sin(pairs);
+  for (int64_t t = 0; t < kSpanKeys; ++t) {
+    if (t % kStep == 0) r.CosSin(t, far_cos.data(), far_sin.data());
+    const size_t w = static_cast<size_t>(t % kStep) * pairs;
+    for (size_t p = 0; p < pairs; ++p) {
+      cos[p] = far_cos[p] * near_cos[w + p] - far_sin[p] * near_sin[w + p];
+      sin[p] = far_sin[p] * near_cos[w + p] + far_cos[p] * near_sin[w + p];
+    }
+    WriteAngles(r, cos.data(), sin.data(), static_cast<double>(-t),
+                angles.data() + t * 2 * r.NumPairs());
+  }
+  return angles;
+}
+
+// Queries at `positions` seen from every span, m - n0:
+// [spans][positions][2][pairs].
+inline FloatBuffer SpanQueryAngles(const Rotation& r,
+                                   const std::vector<Span>& spans,
+                                   std::span<const int64_t> positions) {
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  Rotation unit = r;
+  unit.gain = 1.0;
+  std::vector<double> cos(pairs), sin(pairs), step_cos(pairs), step_sin(pairs);
+  unit.CosSin(kSpanKeys, step_cos.data(), step_sin.data());
+  FloatBuffer angles(
+      static_cast<int64_t>(spans.size() * positions.size() * 2 * pairs));
+  // From span to span the angle falls by kSpanKeys theta. One exact evaluation
+  // serves 32 spans: each step adds two roundings in float64.
+  constexpr size_t kExactEvery = 32;
+  for (size_t n = 0; n < positions.size(); ++n) {
+    for (size_t s = 0; s < spans.size(); ++s) {
+      const int64_t x = positions[n] - spans[s].position;
+      if (s % kExactEvery != 0 &&
+          spans[s].position - spans[s - 1].position == kSpanKeys) {
+        for (size_t p = 0; p < pairs; ++p) {
+          const double c = cos[p], d = sin[p];
+          cos[p] = c * step_cos[p] + d * step_sin[p];
+          sin[p] = d * step_cos[p] - c * step_sin[p];
+        }
+      } else {
+        r.CosSin(x, cos.data(), sin.data());
+      }
+      WriteAngles(r, cos.data(), sin.data(), static_cast<double>(x),
+                  angles.data() + (s * positions.size() + n) * 2 * pairs);
+    }
+  }
+  return angles;
+}
+
+}  // namespace stream
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_

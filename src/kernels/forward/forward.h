@@ -1,0 +1,14 @@
+// Forward attention in tiles, behind run-time dispatch.
+#ifndef LOCUS_SRC_KERNELS_FORWARD_FORWARD_H_
+#define LOCUS_SRC_KERNELS_FORWARD_FORWARD_H_
+
+#include "kernels/plan/call.h"
+
+namespace locus::kernels {
+
+// out [B, Hq, Lq, Dv] contiguous, of the type of q; lse [B, Hq, Lq] or nullptr.
+void Forward(const Call& call, Tensor& out, float* lse, int threads);
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_FORWARD_FORWARD_H_

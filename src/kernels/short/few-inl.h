@@ -1,0 +1,174 @@
+// The shortest calls: at most four keys, and operands that can be used where
+// they lie. Nothing is planned, copied or kept: such a call is over in the time
+// that setting up the general way takes. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
+#undef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/short/rows-inl.h"
+#include "kernels/short/short.h"
+#include "kernels/simd/stream-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace brief {
+
+using kernels::ShortCall;
+
+// Dot products with four keys cost about what transposing them would.
+constexpr int64_t kFewKeys = std::min<int64_t>(kLanesI, 4);
+
+// Whether Few takes the call: at most kFewKeys keys that every query sees, one
+// scale, no rotation, extra dimension or cap, rows of floats in whole vectors.
+inline bool IsFew(const ShortCall& call) {
+  const CallSizes& s = call.sizes;
+  if (s.k_len > kFewKeys || s.head_dim % kLanesI != 0 ||
+      s.value_dim % kLanesI != 0) {
+    return false;
+  }
+  const Terms& terms = call.terms;
+  return call.q.dtype() == DType::kF32 && call.q.unit_stride() &&
+         call.k.unit_stride() && call.v.unit_stride() && !terms.rotate &&
+         !terms.extra_dot && terms.scale.beta == 0.0 && call.softcap == 0.0F &&
+         call.key_lengths.empty() && call.behind == BucketMap::kHighest &&
+         call.ahead == BucketMap::kHighest;
+}
+
+// Where a block of queries, and the keys and values of its head, begin.
+struct FewOperands {
+  const float* q;
+  const float* k;
+  const float* v;
+};
+
+// Attends kR queries of head h from query i on: out [kR][Dv] and, unless
+// nullptr, lse [kR].
+template <size_t kR>
+HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
+                        int64_t i, float* out, float* lse) {
+  const CallSizes& s = call.sizes;
+  constexpr int64_t kCount = static_cast<int64_t>(kR);
+  // Four sums may be written where there are fewer keys or lanes.
+  HWY_ALIGN float p[kR * kStride];
+  const auto key = [&](int64_t j) {
+    return in.k + std::min(j, s.k_len - 1) * call.k.row_stride();
+  };
+  if constexpr (kR == 1) {
+    // A vector that is stored whole is loaded again without waiting.
+    VF dots = hn::Zero(kDF);
+    for (int64_t j = 0; j < s.k_len; ++j) {
+      const auto here =
+          hn::Eq(hn::Iota(kDF, 0.0F), hn::Set(kDF, static_cast<float>(j)));
+      dots = hn::IfThenElse(here, Dot(in.q, key(j), s.head_dim), dots);
+    }
+    hn::StoreU(dots, kDF, p);
+  } else {
+    // As many rows as share four keys.
+    constexpr size_t kStep = stream::kShared<kR> == 4 ? kR : 2;
+    const int64_t step = call.q.row_stride();
+    const float* const keys[] = {key(0), key(1), key(2), key(3)};
+    for (size_t r = 0; r < kR; r += kStep) {
+      stream::DotKeys<kStep, 4, /*kFetch=*/false>(
+          keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
+          /*far=*/0, /*near=*/0, p + r * kStride, kStride);
+    }
+  }
+  const auto present = hn::FirstN(kDF, static_cast<size_t>(s.k_len));
+  const VF scale =
+      hn::Set(kDF, static_cast<float>(call.terms.scale.scale * kLog2E));
+  for (int64_t r = 0; r < kCount; ++r) {
+    float* row = p + r * kStride;
+    VF scores = hn::Mul(scale, hn::LoadU(kDF, row));
+    if (call.bias != nullptr) {
+      scores = hn::Add(scores, hn::LoadU(kDF, call.BiasRow(h, i + r)));
+    }
+    hn::StoreU(hn::IfThenElseZero(present, scores), kDF, row);
+  }
+  const kernels::Interval all{0, s.k_len};
+  RowState states[kR];
+  if (!EvenSoftmax(p, all, kCount, states)) {
+    for (size_t r = 0; r < kR; ++r) {
+      states[r] = SoftmaxRow(p + r * kStride, all, all);
+    }
+  }
+  float inverse[kR];
+  for (size_t r = 0; r < kR; ++r) inverse[r] = Inverse(states[r]);
+  const int64_t v_step = call.v.row_stride();
+  for (int64_t c = 0; c < s.value_dim; c += kColsI) {
+    const ScaleStore end{inverse, kCount, out + c, s.value_dim};
+    const size_t keys = static_cast<size_t>(s.k_len);
+    if (s.value_dim - c > kLanesI) {
+      RowsProduct<kR, 2>(p, in.v + c, v_step, keys, end);
+    } else {
+      RowsProduct<kR, 1>(p, in.v + c, v_step, keys, end);
+    }
+  }
+  if (lse == nullptr) return;
+  for (size_t r = 0; r < kR; ++r) lse[r] = LogOfSum(states[r]);
+}
+
+// Attends query i of head h to a single key, which has all the weight: false,
+// and nothing is done, if the score is not finite.
+HWY_INLINE bool OneKey(const ShortCall& call, const FewOperands& in, int64_t h,
+                       int64_t i, float* out, float* lse) {
+  const CallSizes& s = call.sizes;
+  float score = hn::GetLane(Dot(in.q, in.k, s.head_dim)) *
+                static_cast<float>(call.terms.scale.scale);
+  if (call.bias != nullptr) {
+    score += *call.BiasRow(h, i) * static_cast<float>(1.0 / kLog2E);
+  }
+  if (!std::isfinite(score)) return false;
+  for (int64_t c = 0; c < s.value_dim; c += kLanesI) {
+    hn::StoreU(hn::LoadU(kDF, in.v + c), kDF, out + c);
+  }
+  if (lse != nullptr) *lse = score;
+  return true;
+}
+
+// The whole call, on one thread. out [B, Hq, Lq, Dv], lse [B, Hq, Lq] or
+// nullptr.
+inline void Few(const ShortCall& call, float* out, float* lse) {
+  const CallSizes& s = call.sizes;
+  const int64_t group = s.q_heads == s.kv_heads ? 1 : s.q_heads / s.kv_heads;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.q_heads; ++h) {
+      const int64_t kv = group == 1 ? h : h / group;
+      FewOperands in{.q = call.q.Head<float>(b, h),
+                     .k = call.k.Head<float>(b, kv),
+                     .v = call.v.Head<float>(b, kv)};
+      for (int64_t i = 0; i < s.q_len;) {
+        const int64_t left = s.q_len - i;
+        int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (s.k_len == 1 && OneKey(call, in, h, i, out, lse)) {
+          rows = 1;
+        } else if (rows == 4) {
+          FewRows<4>(call, in, h, i, out, lse);
+        } else if (rows == 2) {
+          FewRows<2>(call, in, h, i, out, lse);
+        } else {
+          FewRows<1>(call, in, h, i, out, lse);
+        }
+        i += rows;
+        in.q += rows * call.q.row_stride();
+        out += rows * s.value_dim;
+        if (lse != nullptr) lse += rows;
+      }
+    }
+  }
+}
+
+}  // namespace brief
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_

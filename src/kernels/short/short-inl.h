@@ -1,0 +1,380 @@
+// Attention of short sequences: whole rows of scores, nothing packed but the
+// keys of a head. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
+#undef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/buffer.h"
+#include "core/threads.h"
+#include "kernels/short/few-inl.h"
+#include "kernels/short/layout-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace brief {
+
+// Attends the queries of some heads, a block of up to kRows at a time.
+class Task {
+ public:
+  Task(const Plan& plan, const Layout& at, float* scratch, Tensor& out,
+       float* lse)
+      : plan_(plan),
+        call_(plan.call),
+        s_(plan.call.sizes),
+        queries_(scratch),
+        rows_(scratch + at.rows),
+        scores_(scratch + at.scores),
+        block_out_(scratch + at.out),
+        panels_(scratch + at.keys),
+        copies_(scratch + at.values),
+        out_(out),
+        direct_out_(out.dtype() == DType::kF32 && s_.value_dim % kLanesI == 0
+                        ? out.MutableData<float>()
+                        : nullptr),
+        lse_(lse) {}
+
+  // Blocks [first, end), counted over queries, heads and sequences.
+  void Run(int64_t first, int64_t end) {
+    int64_t i = 0, b = 0, kv = 0;
+    h_ = 0;
+    if (first > 0) {
+      const int64_t head = first / plan_.blocks;
+      i = (first - head * plan_.blocks) * plan_.block_rows;
+      b = head / s_.q_heads;
+      h_ = head - b * s_.q_heads;
+      kv = h_ / plan_.group;
+    }
+    SetKeys(b, kv);
+    for (;;) {
+      Block(i, std::min(plan_.block_rows, s_.q_len - i));
+      if (++first == end) return;
+      i += plan_.block_rows;
+      if (i < s_.q_len) continue;
+      i = 0;
+      if (++h_ == s_.q_heads) {
+        h_ = 0;
+        ++b;
+      }
+      if (b != b_) {
+        SetKeys(b, 0);
+      } else if (h_ == (kv_ + 1) * plan_.group) {
+        SetKeys(b, kv_ + 1);
+      } else if (plan_.keys_by_head) {
+        SetKeys(b, kv_);
+      }
+    }
+  }
+
+ private:
+  void SetKeys(int64_t b, int64_t kv);
+  // Key j, rotated: where it lies, or in `scratch` [kStride].
+  const float* KeyRow(int64_t j, float* scratch) const;
+  void PackKeys();
+  void Block(int64_t first, int64_t count);
+  void FindSeen(int64_t first, int64_t count);
+  void LoadQueries(int64_t first, int64_t count, int64_t rows);
+  void Dots(int64_t count);
+  template <size_t kR>
+  void Scores();
+  template <size_t kR>
+  void Values(const float* p, Interval keys, const float* inverse,
+              int64_t count, float* to, int64_t stride) const;
+  void SoftmaxRows(int64_t row, int64_t count, float* inverse);
+
+  const Plan& plan_;
+  const ShortCall& call_;
+  const CallSizes& s_;
+  float* const queries_;
+  float* const rows_;
+  float* const scores_;
+  float* const block_out_;
+  float* const panels_;
+  float* const copies_;
+  Tensor& out_;
+  float* const direct_out_;
+  float* const lse_;
+
+  // The key head at work, and its values.
+  int64_t b_ = -1, kv_ = -1, h_ = -1;
+  const float* values_ = nullptr;
+  int64_t value_stride_ = 0;
+  bool values_finite_ = true;
+  // The block at work.
+  Interval sees_[kRows];
+  Interval any_;                   // the union of what its rows see
+  bool ragged_ = false;            // not all of them see the same
+  const float* bias_rows_[kRows];  // by key; zeros if there is none
+  static constexpr float kZeros[kCols] = {};
+};
+
+inline const float* Task::KeyRow(int64_t j, float* scratch) const {
+  if (!plan_.copied_keys) return call_.k.Direct(b_, kv_, j);
+  call_.k.Load(b_, kv_, j, scratch);
+  plan_.FinishKey(h_, j, scratch);
+  return scratch;
+}
+
+inline void Task::SetKeys(int64_t b, int64_t kv) {
+  b_ = b;
+  kv_ = kv;
+  const int64_t keys = call_.Keys(b);
+  if (!plan_.by_dots) PackKeys();
+  values_ = s_.value_dim % kLanesI == 0 ? call_.v.Direct(b, kv, 0) : nullptr;
+  value_stride_ = call_.v.row_stride();
+  const int64_t width = AlignUp(s_.value_dim, kLanesI);
+  if (values_ == nullptr) {
+    for (int64_t j = 0; j < keys; ++j) {
+      float* row = copies_ + j * width;
+      call_.v.Load(b, kv, j, row);
+      for (int64_t d = s_.value_dim; d < width; ++d) row[d] = 0.0F;
+    }
+    values_ = copies_;
+    value_stride_ = width;
+  }
+  // 0 * inf is NaN: weights of keys that a row does not see must not meet
+  // values that are not finite.
+  values_finite_ = true;
+  if (!plan_.masked) return;
+  VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+  for (int64_t j = 0; j < keys; ++j) {
+    const float* row = values_ + j * value_stride_;
+    for (int64_t d = 0; d < width; d += kLanesI) {
+      sum = hn::MulAdd(hn::LoadU(kDF, row + d), hn::Zero(kDF), sum);
+    }
+  }
+  values_finite_ = hn::GetLane(hn::SumOfLanes(kDF, sum)) == 0.0F;
+}
+
+inline void Task::PackKeys() {
+  const int64_t keys = call_.Keys(b_);
+  const size_t depth = static_cast<size_t>(plan_.depth);
+  constexpr int64_t kHalf = kLanesI >= 8 ? kLanesI / 2 : kLanesI;
+  for (int64_t j = 0; j < keys; j += kLanesI) {
+    float* to = panels_ + AlignDown(j, kColsI) * plan_.depth + j % kColsI;
+    const int64_t present = std::min(kLanesI, keys - j);
+    const float* from = rows_;
+    size_t stride = kStride;
+    if (!plan_.copied_keys && (present == kLanesI || present == kHalf)) {
+      from = call_.k.Direct(b_, kv_, j);
+      stride = static_cast<size_t>(call_.k.row_stride());
+    } else {
+      // Rows past the last key keep what was there: nobody sees them.
+      for (int64_t l = 0; l < present; ++l) {
+        float* row = rows_ + l * kStride;
+        const float* key = KeyRow(j + l, row);
+        if (key != row) CopyRow(key, plan_.depth, row);
+      }
+    }
+    if (present <= kHalf) {
+      TransposeRows<kHalf>(from, stride, depth, to);
+    } else {
+      TransposeRows<kLanes>(from, stride, depth, to);
+    }
+  }
+}
+
+inline void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
+  const float* from = call_.terms.rotate || plan_.extra > 0
+                          ? nullptr
+                          : call_.q.Direct(b_, h_, first);
+  const int64_t step = call_.q.row_stride();
+  const int64_t depth = plan_.depth, padded = plan_.padded;
+  for (int64_t r = 0; r < count; ++r) {
+    float* HWY_RESTRICT to = queries_ + r * kStride;
+    const float factor = plan_.ScaleOf(first + r);
+    const VF scale = hn::Set(kDF, factor);
+    if (from != nullptr) {
+      const float* HWY_RESTRICT row = from + r * step;
+      int64_t d = 0;
+      for (; d + kLanesI <= depth; d += kLanesI) {
+        hn::StoreU(hn::Mul(scale, hn::LoadU(kDF, row + d)), kDF, to + d);
+      }
+      for (; d < depth; ++d) to[d] = factor * row[d];
+      for (; d < padded; ++d) to[d] = 0.0F;
+      continue;
+    }
+    call_.q.Load(b_, h_, first + r, to);
+    plan_.FinishQuery(h_, first + r, to);
+    for (int64_t d = 0; d < padded; d += kLanesI) {
+      hn::StoreU(hn::Mul(scale, hn::LoadU(kDF, to + d)), kDF, to + d);
+    }
+  }
+  for (int64_t r = count; r < rows; ++r) {
+    CopyRow(queries_, padded, queries_ + r * kStride);
+  }
+}
+
+// Scores by dot products, for so few pairs that a transpose does not pay.
+inline void Task::Dots(int64_t count) {
+  const VF lane = hn::Iota(kDF, 0.0F);
+  for (int64_t j = AlignDown(any_.begin, kLanesI); j < any_.end; j += kLanesI) {
+    VF sums[kRows];
+    for (int64_t r = 0; r < count; ++r) sums[r] = hn::Zero(kDF);
+    for (int64_t l = 0; l < std::min(kLanesI, any_.end - j); ++l) {
+      const float* key = KeyRow(j + l, rows_);
+      const auto here = hn::Eq(lane, hn::Set(kDF, static_cast<float>(l)));
+      for (int64_t r = 0; r < count; ++r) {
+        const VF dot = Dot(queries_ + r * kStride, key, plan_.padded);
+        sums[r] = hn::IfThenElse(here, dot, sums[r]);
+      }
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      if (call_.bias != nullptr) {
+        sums[r] = hn::Add(sums[r], hn::LoadU(kDF, bias_rows_[r] + j));
+      }
+      hn::StoreU(sums[r], kDF, scores_ + r * kStride + j);
+    }
+  }
+}
+
+template <size_t kR>
+inline void Task::Scores() {
+  const size_t depth = static_cast<size_t>(plan_.depth);
+  for (int64_t p = AlignDown(any_.begin, kColsI); p < any_.end; p += kColsI) {
+    const AddStore end{bias_rows_, call_.bias == nullptr ? 0 : p, scores_ + p};
+    const float* panel = panels_ + p * plan_.depth;
+    if (any_.end - p > kLanesI) {
+      RowsProduct<kR, 2>(queries_, panel, kColsI, depth, end);
+    } else {
+      RowsProduct<kR, 1>(queries_, panel, kColsI, depth, end);
+    }
+  }
+}
+
+// p [kR][kStride] times the values of `keys`, times inverse[r], to `to`.
+template <size_t kR>
+inline void Task::Values(const float* p, Interval keys, const float* inverse,
+                         int64_t count, float* to, int64_t stride) const {
+  const float* from = values_ + keys.begin * value_stride_;
+  const size_t depth = static_cast<size_t>(keys.end - keys.begin);
+  for (int64_t c = 0; c < s_.value_dim; c += kColsI) {
+    const ScaleStore end{inverse, count, to + c, stride};
+    if (s_.value_dim - c > kLanesI) {
+      RowsProduct<kR, 2>(p + keys.begin, from + c, value_stride_, depth, end);
+    } else {
+      RowsProduct<kR, 1>(p + keys.begin, from + c, value_stride_, depth, end);
+    }
+  }
+}
+
+// Weights of the block's rows; inverse[r] is 1 / sum, or 0 of nothing. `row` is
+// where the block begins in lse.
+inline void Task::SoftmaxRows(int64_t row, int64_t count, float* inverse) {
+  if (call_.softcap > 0.0F && any_.begin < any_.end) {
+    for (int64_t r = 0; r < count; ++r) {
+      Cap(call_.softcap, scores_ + r * kStride, AlignDown(any_.begin, kLanesI),
+          AlignUp(any_.end, kLanesI));
+    }
+  }
+  RowState states[kRows];
+  const bool even =
+      !ragged_ && any_.begin < any_.end && any_.begin % kLanesI == 0;
+  if (!even || !EvenSoftmax(scores_, any_, count, states)) {
+    for (int64_t r = 0; r < count; ++r) {
+      states[r] = SoftmaxRow(scores_ + r * kStride, sees_[r], any_);
+    }
+  }
+  for (int64_t r = 0; r < count; ++r) inverse[r] = Inverse(states[r]);
+  if (lse_ == nullptr) return;
+  for (int64_t r = 0; r < count; ++r) lse_[row + r] = LogOfSum(states[r]);
+}
+
+// What the rows of a block see.
+inline void Task::FindSeen(int64_t first, int64_t count) {
+  ragged_ = false;
+  const Interval seen = call_.Sees(b_, first);
+  any_ = seen;
+  for (int64_t r = 0; r < (plan_.masked ? 1 : count); ++r) sees_[r] = seen;
+  if (!plan_.masked) return;
+  for (int64_t r = 1; r < count; ++r) {
+    const Interval other = sees_[r] = call_.Sees(b_, first + r);
+    ragged_ |= other.begin != seen.begin || other.end != seen.end;
+    if (other.begin == other.end) continue;
+    if (any_.begin == any_.end) any_ = other;
+    any_.begin = std::min(any_.begin, other.begin);
+    any_.end = std::max(any_.end, other.end);
+  }
+}
+
+inline void Task::Block(int64_t first, int64_t count) {
+  FindSeen(first, count);
+  const int64_t rows = KernelRows(count);
+  for (int64_t r = 0; r < rows; ++r) {
+    bias_rows_[r] = call_.bias == nullptr
+                        ? kZeros
+                        : call_.BiasRow(h_, first + std::min(r, count - 1));
+  }
+  LoadQueries(first, count, rows);
+  if (plan_.by_dots) {
+    Dots(count);
+  } else {
+    WithRows(rows, [&]<size_t kR>() { Scores<kR>(); });
+  }
+  const int64_t row = (b_ * s_.q_heads + h_) * s_.q_len + first;
+  float inverse[kRows];
+  SoftmaxRows(row, count, inverse);
+  float* to =
+      direct_out_ != nullptr ? direct_out_ + row * s_.value_dim : block_out_;
+  const int64_t stride = direct_out_ != nullptr ? s_.value_dim : kStride;
+  if (!ragged_ || values_finite_) {
+    WithRows(rows, [&]<size_t kR>() {
+      Values<kR>(scores_, any_, inverse, count, to, stride);
+    });
+  } else {
+    for (int64_t r = 0; r < count; ++r) {
+      Values<1>(scores_ + r * kStride, sees_[r], inverse + r, 1,
+                to + r * stride, stride);
+    }
+  }
+  if (direct_out_ != nullptr) return;
+  for (int64_t r = 0; r < count; ++r) {
+    kernels::StoreRow(out_, row + r, block_out_ + r * kStride, s_.value_dim);
+  }
+}
+
+}  // namespace brief
+
+void ShortF32(const kernels::ShortCall& call, Tensor& out, float* lse,
+              int threads) {
+  if (threads <= 1 && brief::IsFew(call)) {
+    brief::Few(call, out.MutableData<float>(), lse);
+    return;
+  }
+  const brief::Plan plan(call);
+  const CallSizes& s = call.sizes;
+  const int64_t heads = s.batch * s.q_heads;
+  const auto run = [&](int64_t first, int64_t end) {
+    static thread_local FloatBuffer scratch;
+    const brief::Layout layout(s, plan.depth);
+    if (layout.end > scratch.capacity()) {
+      scratch.Resize(layout.end);
+      std::fill_n(scratch.data(), scratch.capacity(), 0.0F);
+    }
+    brief::Task(plan, layout, scratch.data(), out, lse).Run(first, end);
+  };
+  if (threads <= 1) {
+    run(0, heads * plan.blocks);
+    return;
+  }
+  // Whole heads where there are enough of them: keys are transposed once.
+  const int64_t piece = heads >= 2 * threads ? plan.blocks : 1;
+  const int64_t pieces = heads * plan.blocks / piece;
+  const int64_t tasks = std::min<int64_t>(pieces, 4 * threads);
+  ParallelFor(tasks, threads, [&](int64_t n) {
+    run(pieces * n / tasks * piece, pieces * (n + 1) / tasks * piece);
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_

@@ -1,0 +1,394 @@
+// Vector primitives of the attention kernels: one GEMM micro-kernel and one
+// exponential. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
+#undef LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+constexpr DF kDF;
+constexpr size_t kLanes = HWY_LANES(float);
+
+// The micro-kernel computes kRows x kCols of a product in registers, as kRows
+// accumulators of two vectors. AVX-512 has 32 registers: 12 x 2 accumulators,
+// two vectors of the right operand and a broadcast leave five to spare. With 16
+// registers 6 x 2 accumulators leave one.
+constexpr size_t kRows = kLanes >= 16 ? 12 : 6;
+constexpr size_t kCols = 2 * kLanes;
+
+constexpr int64_t kLanesI = static_cast<int64_t>(kLanes);
+constexpr int64_t kRowsI = static_cast<int64_t>(kRows);
+constexpr int64_t kColsI = static_cast<int64_t>(kCols);
+
+constexpr int64_t AlignDown(int64_t n, int64_t to) { return n / to * to; }
+constexpr int64_t AlignUp(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+// Scores live in the domain of exp2: every logit is multiplied by log2(e).
+constexpr double kLog2E = 1.4426950408889634;
+
+// A stride that is known when the kernel is compiled; reads like the number.
+template <int64_t kValue>
+struct Fixed {
+  constexpr operator size_t() const { return kValue; }
+};
+constexpr Fixed<1> kAdjacent;
+
+// Asks for a line ahead of its use: far ahead into L2, shortly before into L1.
+// The hardware's own streams lose track where rows are read side by side;
+// without this a core waits for memory half of the time.
+enum class Level { kL1 = 3, kL2 = 2 };
+template <Level kLevel>
+HWY_INLINE void Fetch(const void* p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(p, /*rw=*/0, /*locality=*/static_cast<int>(kLevel));
+#else
+  (void)p;
+#endif
+}
+
+// Asks for a row.
+HWY_INLINE void FetchRow(const float* row, int64_t count) {
+  for (int64_t d = 0; d < count; d += 16) Fetch<Level::kL1>(row + d);
+}
+
+// acc += x * b, where compilers may not choose which of the three registers
+// the sum is left in. With 15 of 16 registers in use, or 27 of 32, g++ shuffles
+// sums about, and spills some on the way: an instruction in four with AVX-512,
+// a tenth of the speed of long products with AVX2.
+HWY_INLINE void MulAddInto(VF x, VF b, VF& acc) {
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2 && \
+    (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
+  asm("vfmadd231ps %2, %1, %0" : "+v"(acc.raw) : "v"(b.raw), "v"(x.raw));
+#else
+  acc = hn::MulAdd(x, b, acc);
+#endif
+}
+
+// acc0 += *x * b0, acc1 += *x * b1.
+//
+// AVX-512 can broadcast *x within the multiply-add. That is the same arithmetic
+// in two instructions instead of three: the third would cost nothing on a core
+// of our own, but where another hyper-thread takes every other cycle of the
+// decoder it decides the speed. Compilers share the broadcast between the two
+// unless they are told.
+template <bool kWithin>
+HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
+                                VF& acc1) {
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3 && \
+    (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
+  if constexpr (kWithin) {
+    asm("vfmadd231ps %2%{1to16%}, %1, %0"
+        : "+v"(acc0.raw)
+        : "v"(b0.raw), "m"(*x));
+    asm("vfmadd231ps %2%{1to16%}, %1, %0"
+        : "+v"(acc1.raw)
+        : "v"(b1.raw), "m"(*x));
+    return;
+  }
+#endif
+  const VF all = hn::Set(kDF, *x);
+  MulAddInto(all, b0, acc0);
+  MulAddInto(all, b1, acc1);
+}
+
+// The sums of a product. Rows are named by constants from the start, not
+// counted by a loop: only then do compilers keep all sums in registers wherever
+// the product is inlined.
+template <typename Rows>
+struct Sums;
+template <size_t... kRow>
+struct Sums<std::index_sequence<kRow...>> {
+  HWY_INLINE Sums() {
+    ((x0[kRow] = hn::Zero(kDF), x1[kRow] = hn::Zero(kDF)), ...);
+  }
+  // Adds A[r] B, with A[r] at a[r * ar] and B at b.
+  template <typename Stride>
+  HWY_INLINE void Add(const float* a, Stride ar, const float* b) {
+    const VF b0 = hn::LoadU(kDF, b);
+    const VF b1 = hn::LoadU(kDF, b + kLanes);
+    (MulAddBroadcast<kWithin<Stride, kRow>>(a + kRow * static_cast<size_t>(ar),
+                                            b0, b1, x0[kRow], x1[kRow]),
+     ...);
+  }
+  template <typename End>
+  HWY_INLINE void Finish(const End& end) const {
+    (end(kRow, x0[kRow], x1[kRow]), ...);
+  }
+  // Two rows of three broadcast within: more would wait for the load ports,
+  // fewer for the decoder.
+  template <typename Stride, size_t kR>
+  static constexpr bool kWithin = !std::is_integral_v<Stride> && kR % 3 != 0;
+
+  VF x0[sizeof...(kRow)];
+  VF x1[sizeof...(kRow)];
+};
+
+// sum_k A[k, r] B[k, 0..kCols), a row of two vectors for each r.
+//
+// A is read at a[k * ak + r * ar], B at b[k * bk ..]; all loads may be
+// unaligned. With a Fixed `ar` the rows of A are displacements from one
+// address, as a broadcast within the multiply-add wants them. end(r, x0, x1)
+// takes the sum of row r: it is inlined and works in registers.
+template <typename Stride, typename End>
+HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t ak, Stride ar,
+                        const float* HWY_RESTRICT b, size_t bk, size_t depth,
+                        const End& end) {
+  Sums<std::make_index_sequence<kRows>> sums;
+  // Four steps at a time: counting is one instruction in ten otherwise.
+  size_t left = depth;
+  for (; left >= 4; left -= 4) {
+    sums.Add(a, ar, b);
+    sums.Add(a + ak, ar, b + bk);
+    sums.Add(a + 2 * ak, ar, b + 2 * bk);
+    sums.Add(a + 3 * ak, ar, b + 3 * bk);
+    a += 4 * ak;
+    b += 4 * bk;
+  }
+  for (; left > 0; --left) {
+    sums.Add(a, ar, b);
+    a += ak;
+    b += bk;
+  }
+  sums.Finish(end);
+}
+
+// Ways to end a product.
+struct Store {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    hn::StoreU(x0, kDF, c + r * ldc);
+    hn::StoreU(x1, kDF, c + r * ldc + kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+// Adds row[r][0..kCols) on the way. Terms that are added come last: a large
+// bias at the start would cost every step of the sum its precision.
+template <typename End>
+struct AddRows {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    end(r, hn::Add(x0, hn::LoadU(kDF, row[r])),
+        hn::Add(x1, hn::LoadU(kDF, row[r] + kLanes)));
+  }
+  const float* const* row;
+  End end;
+};
+// Adds x[r] + (y0, y1).
+template <typename End>
+struct AddOuter {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    const VF own = hn::Set(kDF, x[r]);
+    end(r, hn::Add(x0, hn::Add(own, y0)), hn::Add(x1, hn::Add(own, y1)));
+  }
+  VF y0, y1;
+  const float* x;
+  End end;
+};
+// Adds the same row[0..kCols) to all.
+template <typename End>
+struct AddRow {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    end(r, hn::Add(x0, hn::LoadU(kDF, row)),
+        hn::Add(x1, hn::LoadU(kDF, row + kLanes)));
+  }
+  const float* row;
+  End end;
+};
+// Also keeps the largest of each row, lane by lane, in max [kRows][kLanes].
+struct StoreMax {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    hn::StoreU(x0, kDF, c + r * ldc);
+    hn::StoreU(x1, kDF, c + r * ldc + kLanes);
+    const VF old = hn::Load(kDF, max + r * kLanes);
+    hn::Store(hn::Max(old, hn::Max(x0, x1)), kDF, max + r * kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+  float* HWY_RESTRICT max;
+};
+// C += the product.
+struct AddTo {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    float* HWY_RESTRICT to = c + r * ldc;
+    hn::StoreU(hn::Add(hn::LoadU(kDF, to), x0), kDF, to);
+    hn::StoreU(hn::Add(hn::LoadU(kDF, to + kLanes), x1), kDF, to + kLanes);
+  }
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+// C = keep[r] * C + the product.
+struct ScaleAddTo {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    float* HWY_RESTRICT to = c + r * ldc;
+    const VF k = hn::Set(kDF, keep[r]);
+    hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to), x0), kDF, to);
+    hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to + kLanes), x1), kDF,
+               to + kLanes);
+  }
+  const float* HWY_RESTRICT keep;
+  float* HWY_RESTRICT c;
+  size_t ldc;
+};
+
+// Columns of a packed operand: to[d * stride + 0..3] = row0..3[d].
+HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
+                           const float* HWY_RESTRICT row1,
+                           const float* HWY_RESTRICT row2,
+                           const float* HWY_RESTRICT row3, size_t depth,
+                           float* HWY_RESTRICT to, size_t stride) {
+  HWY_ALIGN float quads[4 * kLanes];
+  const hn::CappedTag<float, 4> quad;
+  constexpr size_t kQuad = HWY_MIN(kLanes, 4);
+  const size_t whole = depth / kLanes * kLanes;
+  for (size_t d = 0; d < whole; d += kLanes) {
+    hn::StoreInterleaved4(hn::LoadU(kDF, row0 + d), hn::LoadU(kDF, row1 + d),
+                          hn::LoadU(kDF, row2 + d), hn::LoadU(kDF, row3 + d),
+                          kDF, quads);
+    for (size_t l = 0; l < kLanes; ++l) {
+      for (size_t e = 0; e < 4; e += kQuad) {
+        hn::StoreU(hn::Load(quad, quads + 4 * l + e), quad,
+                   to + (d + l) * stride + e);
+      }
+    }
+  }
+  for (size_t d = whole; d < depth; ++d) {
+    to[d * stride] = row0[d];
+    to[d * stride + 1] = row1[d];
+    to[d * stride + 2] = row2[d];
+    to[d * stride + 3] = row3[d];
+  }
+}
+
+// Rows [kRows][depth] as columns of a block [depth][kRows].
+inline void PackBlock(const float* rows, int64_t depth, float* block) {
+  constexpr int64_t kQuads = kRowsI / 4 * 4;
+  for (int64_t r = 0; r < kQuads; r += 4) {
+    const float* row = rows + r * depth;
+    Transpose4(row, row + depth, row + 2 * depth, row + 3 * depth,
+               static_cast<size_t>(depth), block + r, kRows);
+  }
+  for (int64_t r = kQuads; r < kRowsI; ++r) {
+    for (int64_t d = 0; d < depth; ++d) {
+      block[d * kRowsI + r] = rows[r * depth + d];
+    }
+  }
+}
+
+// y = w x, and y += w x.
+inline void SetScaled(float w, const float* x, int64_t count, float* y) {
+  const VF all = hn::Set(kDF, w);
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    hn::StoreU(hn::Mul(all, hn::LoadU(kDF, x + d)), kDF, y + d);
+  }
+  for (; d < count; ++d) y[d] = w * x[d];
+}
+inline void AddScaled(float w, const float* x, int64_t count, float* y) {
+  const VF all = hn::Set(kDF, w);
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    hn::StoreU(hn::MulAdd(all, hn::LoadU(kDF, x + d), hn::LoadU(kDF, y + d)),
+               kDF, y + d);
+  }
+  for (; d < count; ++d) y[d] += w * x[d];
+}
+
+// Whether all of them are finite numbers.
+inline bool Finite(const float* x, int64_t count) {
+  VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+  int64_t d = 0;
+  for (; d + kLanesI <= count; d += kLanesI) {
+    sum = hn::MulAdd(hn::LoadU(kDF, x + d), hn::Zero(kDF), sum);
+  }
+  float rest = hn::GetLane(hn::SumOfLanes(kDF, sum));
+  for (; d < count; ++d) rest += x[d] * 0.0F;
+  return rest == 0.0F;
+}
+
+// 2^f for f in [-0.5, 0.5]: minimax of degree 6, relative error 2e-9 before and
+// 8e-8 after rounding the steps to float32. Degree 5 would be 2e-7.
+HWY_INLINE VF Exp2Fraction(VF f) {
+  VF p = hn::Set(kDF, 0.00015345812f);
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.0013399931f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.009618489f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.055503286f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.24022646f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.6931472f));
+  return hn::MulAdd(p, f, hn::Set(kDF, 1.0f));
+}
+
+// 2^(x - ref) for x <= ref, with `ref` an integer of at most 2^21. Below
+// ref - 100 the result is 2^-100: no weight at all next to a sum of at least
+// 1/2, and no denormal number, which would cost a hundred cycles each. That
+// holds for -inf too, so what is masked must be cleared by the caller. A NaN
+// stays a NaN.
+//
+// shift = 1.5 * 2^23 + 127 - ref: adding it to x rounds x to an integer n and
+// leaves n - ref + 127, the biased exponent, in the low bits of the sum.
+struct Exp2Reference {
+  explicit Exp2Reference(float ref)
+      : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
+        least(hn::Set(kDF, ref - 100.0f)) {}
+  VF shift;
+  VF least;
+};
+
+HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
+  const hn::RebindToSigned<DF> di;
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  x = hn::Max(ref.least, x);  // the second operand if either is NaN
+#else
+  x = hn::IfThenElse(hn::Lt(x, ref.least), ref.least, x);
+#endif
+  const VF y = hn::Add(x, ref.shift);
+  const VF f = hn::Sub(x, hn::Sub(y, ref.shift));
+  const VF power = hn::BitCast(kDF, hn::ShiftLeft<23>(hn::BitCast(di, y)));
+  return hn::Mul(Exp2Fraction(f), power);
+}
+
+// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
+struct RowState {
+  float ref = kMinusInf;  // an integer, or -inf before the first key
+  float sum = 0.0F;
+};
+
+// 2^n for a whole number n <= 0; 0 below the range of float.
+inline float PowerOfTwo(float n) {
+  if (n < -126.0F) return 0.0F;
+  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// The natural logarithm of the sum of exponentials that a state stands for.
+inline float LogSumExp(const RowState& state) {
+  return static_cast<float>((static_cast<double>(state.ref) +
+                             std::log2(static_cast<double>(state.sum))) /
+                            kLog2E);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_

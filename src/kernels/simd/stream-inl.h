@@ -1,0 +1,402 @@
+// Rows that are read once, straight from where they lie: dot products of a few
+// queries with many keys, and weighted sums of many values. Storage types are
+// converted in registers. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_
+#undef LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/simd/convert-inl.h"
+#include "kernels/simd/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+namespace stream {
+
+// One vector of floats from any storage type.
+HWY_INLINE VF LoadFloats(const float* p) { return hn::LoadU(kDF, p); }
+HWY_INLINE VF LoadFloats(const hwy::bfloat16_t* p) {
+  return Widen<DType::kBF16>(kDF, reinterpret_cast<const uint16_t*>(p));
+}
+HWY_INLINE VF LoadFloats(const hwy::float16_t* p) {
+  return Widen<DType::kF16>(kDF, reinterpret_cast<const uint16_t*>(p));
+}
+
+// Two vectors at a time, the order of which is the storage type's own: bf16
+// comes as even and odd elements, see WidenPart. kPart 0 or 1 of the elements
+// from p on.
+template <size_t kPart, typename T>
+HWY_INLINE VF LoadPart(const T* p) {
+  if constexpr (std::is_same_v<T, hwy::bfloat16_t>) {
+    return WidenPart<kPart>(kDF, reinterpret_cast<const uint16_t*>(p));
+  }
+  return LoadFloats(p + kPart * kLanes);
+}
+
+// Puts x [dim] into the order of LoadPart, and back. An odd vector at the end
+// stays as it is.
+constexpr int64_t kPaired = 2 * kLanesI;
+inline void ToParts(int64_t dim, float* x) { ToPartOrder(kDF, x, dim, x); }
+inline void FromParts(int64_t dim, float* x) {
+  for (int64_t d = 0; d + kPaired <= dim; d += kPaired) {
+    const VF even = hn::LoadU(kDF, x + d);
+    const VF odd = hn::LoadU(kDF, x + d + kLanesI);
+    hn::StoreInterleaved2(even, odd, kDF, x + d);
+  }
+}
+
+// Rows of one head, `stride` elements apart; row j of the sorted order lies at
+// source[j], or at j itself without `source`.
+template <typename T>
+struct RowsOf {
+  const T* operator[](int64_t j) const {
+    return base + (source == nullptr ? j : source[j]) * stride;
+  }
+  // Rows of `dim` elements to one about 32 KiB later: twice the latency of
+  // memory under load, some 500 ns, times what a core reads at best, 33 GB/s.
+  // With half as much floats come a tenth slower, twice as much changes little.
+  static int64_t FarRows(int64_t dim) {
+    const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
+    return std::max<int64_t>(8, 32768 / bytes);
+  }
+  // The same in elements.
+  int64_t Far(int64_t dim) const { return FarRows(dim) * stride; }
+
+  const T* base;
+  int64_t stride;
+  const int64_t* source;
+};
+
+// Asks for kVectors vectors, `far` and `near` elements after p.
+template <size_t kVectors, typename T>
+HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
+  constexpr int64_t kBytes =
+      static_cast<int64_t>(kVectors * kLanes * sizeof(T));
+#pragma GCC unroll 4
+  for (int64_t n = 0; n < kBytes; n += 64) {
+    Fetch<Level::kL2>(reinterpret_cast<const char*>(p + far) + n);
+    Fetch<Level::kL1>(reinterpret_cast<const char*>(p + near) + n);
+  }
+}
+
+// Elements of a cache line, at least two vectors: what is asked for at once.
+template <typename T>
+constexpr int64_t kLineOf = std::max(kPaired,
+                                     int64_t{64} /
+                                         static_cast<int64_t>(sizeof(T)));
+
+// Rows of queries that share a loaded key or value, and how many keys, or
+// vectors of a value, they share. 4 x 4 sums, four loaded vectors and
+// broadcasts fit 32 registers; with 16 there is room for 4 x 2 or 2 x 4. Four
+// rows at once convert and load each vector once, where two passes of two rows
+// took a third longer on floats.
+constexpr size_t kSharedRows = 4;
+template <size_t kR>
+constexpr size_t kShared = kLanes >= 16 || kR < 4 ? 4 : 2;
+
+// x[0 .. 2) = the sums of the lanes of a and b, y[0 .. 2) those of c and e.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
+  x[0] = hn::GetLane(a);
+  x[1] = hn::GetLane(b);
+  y[0] = hn::GetLane(c);
+  y[1] = hn::GetLane(e);
+}
+#else
+template <class D>
+HWY_INLINE hn::Vec<hn::Full128<float> > SumOfBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    (void)d;
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half,
+                       hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// Two rounds of interleave and add inside 128-bit blocks, then the blocks.
+HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
+  const hn::Repartition<uint64_t, DF> du;
+  const VF ab =
+      hn::Add(hn::InterleaveLower(kDF, a, b), hn::InterleaveUpper(kDF, a, b));
+  const VF ce =
+      hn::Add(hn::InterleaveLower(kDF, c, e), hn::InterleaveUpper(kDF, c, e));
+  const auto ab2 = hn::BitCast(du, ab), ce2 = hn::BitCast(du, ce);
+  const VF sums = hn::Add(hn::BitCast(kDF, hn::InterleaveLower(du, ab2, ce2)),
+                          hn::BitCast(kDF, hn::InterleaveUpper(du, ab2, ce2)));
+  const auto all = SumOfBlocks(kDF, sums);
+  const hn::Full64<float> pair;
+  hn::StoreU(hn::LowerHalf(pair, all), pair, x);
+  hn::StoreU(hn::UpperHalf(pair, all), pair, y);
+}
+#endif
+
+// x, loaded once: g++ would rather have each multiply-add that needs it read it
+// again, more reads than a core can do beside two multiply-adds a cycle.
+HWY_INLINE VF InRegister(VF x) {
+#if HWY_ARCH_X86_64 && HWY_TARGET != HWY_SCALAR && HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+v"(x.raw));
+#endif
+  return x;
+}
+
+// acc[r][n] += x_n q[r] for vector kPart of the two at offset d of each key.
+template <size_t kPart, size_t kR, size_t kK, typename T>
+HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
+                           const float* HWY_RESTRICT q, int64_t ldq,
+                           VF (&acc)[kR][kK]) {
+  VF x[kK];
+#pragma GCC unroll 4
+  for (size_t n = 0; n < kK; ++n) {
+    x[n] = InRegister(LoadPart<kPart>(keys[n] + d));
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+    const VF y =
+        InRegister(hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq + d +
+                                      static_cast<int64_t>(kPart) * kLanesI));
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) acc[r][n] = hn::MulAdd(x[n], y, acc[r][n]);
+  }
+}
+
+// s[r][0 .. kK) = q[r] . keys[0 .. kK) for kR queries; depth in whole vectors.
+// kFetch: also asks for the keys `far` and `near` elements later.
+template <size_t kR, size_t kK, bool kFetch, typename T>
+HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
+                        int64_t ldq, int64_t depth, int64_t far, int64_t near,
+                        float* HWY_RESTRICT s, int64_t lds) {
+  VF acc[kR][kK];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) acc[r][n] = hn::Zero(kDF);
+  }
+  constexpr int64_t kLine = kLineOf<T>;
+  int64_t d = 0;
+  for (; d + kLine <= depth; d += kLine) {
+    if constexpr (kFetch) {
+#pragma GCC unroll 4
+      for (size_t n = 0; n < kK; ++n) {
+        FetchVectors<kLine / kLanesI>(keys[n] + d, far, near);
+      }
+    }
+#pragma GCC unroll 2
+    for (int64_t e = d; e < d + kLine; e += kPaired) {
+      MulAddKeys<0>(keys, e, q, ldq, acc);
+      MulAddKeys<1>(keys, e, q, ldq, acc);
+    }
+  }
+  if (kFetch && d < depth) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) {
+      FetchVectors<1>(keys[n] + d, far, near);
+    }
+  }
+  for (; d + kPaired <= depth; d += kPaired) {
+    MulAddKeys<0>(keys, d, q, ldq, acc);
+    MulAddKeys<1>(keys, d, q, ldq, acc);
+  }
+  if (d < depth) {
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      const VF y = hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq + d);
+#pragma GCC unroll 4
+      for (size_t n = 0; n < kK; ++n) {
+        acc[r][n] = hn::MulAdd(LoadFloats(keys[n] + d), y, acc[r][n]);
+      }
+    }
+  }
+  // Four sums at a time: of one row, or two of each of two rows.
+  if constexpr (kK == 4) {
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3], to, to + 2);
+    }
+  } else {
+    static_assert(kK == 2 && kR % 2 == 0);
+#pragma GCC unroll 2
+    for (size_t r = 0; r < kR; r += 2) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r + 1][0], acc[r + 1][1], to,
+                to + lds);
+    }
+  }
+}
+
+// The same for keys [begin, end): s[r][j - begin] = q[r] . key j. Writes up to
+// three floats past the end of each row of s. Not inlined, for registers.
+template <size_t kR, bool kFetch, typename T>
+HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
+                             const float* HWY_RESTRICT q, int64_t ldq,
+                             int64_t depth, int64_t far, float* HWY_RESTRICT s,
+                             int64_t lds) {
+  constexpr int64_t kK = static_cast<int64_t>(kShared<kR>);
+  const int64_t step = keys.stride, near = 4 * step;
+  int64_t j = begin;
+  // The usual case in a loop of its own, which has registers for its pointers.
+  if (keys.source == nullptr) {
+    const T* k = keys[begin];
+    for (; j + kK <= end; j += kK, k += kK * step) {
+      const T* at[kShared<kR>];
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kK; ++n) at[n] = k + n * step;
+      DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
+                                       s + (j - begin), lds);
+    }
+  }
+  for (; j < end; j += kK) {
+    const T* at[kShared<kR>];
+    for (int64_t n = 0; n < kK; ++n) at[n] = keys[std::min(j + n, end - 1)];
+    DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
+                                     s + (j - begin), lds);
+  }
+}
+
+// Calls f.operator()<kR, kFetch>(j, stop, r) for keys [j, stop) and rows
+// [r, r + kR) of all. Few keys at a time, so that what the first rows have
+// brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB. The
+// first rows ask for later keys; so do the last few, which find them on their
+// way.
+constexpr int64_t kKeysInL1 = 32;
+template <bool kFetch, typename F>
+HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
+                          const F& f) {
+  constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
+  for (int64_t j = begin; j < end; j += kKeysInL1) {
+    const int64_t stop = std::min(end, j + kKeysInL1);
+    int64_t r = 0;
+    if (rows >= kMost) {
+      f.template operator()<kSharedRows, kFetch>(j, stop, r);
+      r = kMost;
+    }
+    for (; r + kMost <= rows; r += kMost) {
+      f.template operator()<kSharedRows, false>(j, stop, r);
+    }
+    if (r + 2 <= rows) {
+      f.template operator()<2, kFetch>(j, stop, r);
+      r += 2;
+    }
+    if (r < rows) f.template operator()<1, kFetch>(j, stop, r);
+  }
+}
+
+// DotAllKeys for `rows` queries.
+template <bool kFetch, typename T>
+void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
+             const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
+             int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
+  const int64_t far = keys.Far(depth);
+  ForBlocks<kFetch>(
+      begin, end, rows,
+      [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
+        DotAllKeys<kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth, far,
+                             s + r * lds + (j - begin), lds);
+      });
+}
+
+// out[r][0 .. kC vectors) += sum over keys [begin, end) of p[r][j - begin] v_j.
+template <size_t kR, size_t kC, bool kFetch, typename T>
+HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
+                           const float* HWY_RESTRICT p, int64_t ldp,
+                           int64_t col, int64_t far, int64_t near,
+                           float* HWY_RESTRICT out, int64_t ldo) {
+  VF acc[kR][kC];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      acc[r][c] =
+          hn::LoadU(kDF, out + static_cast<int64_t>(r) * ldo + c * kLanes);
+    }
+  }
+  for (int64_t j = begin; j < end; ++j) {
+    const T* HWY_RESTRICT v = values[j] + col;
+    if constexpr (kFetch) FetchVectors<kC>(v, far, near);
+    VF x[kC];
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      const T* at = v + c / 2 * static_cast<size_t>(kPaired);
+      x[c] = kC == 1      ? LoadFloats(v)
+             : c % 2 == 0 ? LoadPart<0>(at)
+                          : LoadPart<1>(at);
+    }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      const VF w = hn::Set(kDF, p[static_cast<int64_t>(r) * ldp + (j - begin)]);
+#pragma GCC unroll 4
+      for (size_t c = 0; c < kC; ++c) {
+        acc[r][c] = hn::MulAdd(w, x[c], acc[r][c]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t c = 0; c < kC; ++c) {
+      hn::StoreU(acc[r][c], kDF,
+                 out + static_cast<int64_t>(r) * ldo + c * kLanes);
+    }
+  }
+}
+
+// The same over all columns, `dim` in whole vectors.
+template <size_t kR, bool kFetch, typename T>
+HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
+                                const float* HWY_RESTRICT p, int64_t ldp,
+                                int64_t dim, int64_t far,
+                                float* HWY_RESTRICT out, int64_t ldo) {
+  constexpr int64_t kWide = static_cast<int64_t>(kShared<kR>) * kLanesI;
+  const int64_t near = 8 * values.stride;
+  int64_t c = 0;
+  for (; c + kWide <= dim; c += kWide) {
+    // The second half of a line has been asked for with the first.
+    if (c % kLineOf<T> == 0) {
+      AddColumns<kR, kShared<kR>, kFetch>(values, begin, end, p, ldp, c, far,
+                                          near, out + c, ldo);
+    } else {
+      AddColumns<kR, kShared<kR>, false>(values, begin, end, p, ldp, c, 0, 0,
+                                         out + c, ldo);
+    }
+  }
+  if (kWide > kPaired && c + kPaired <= dim) {
+    AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
+                              ldo);
+    c += kPaired;
+  }
+  if (c < dim) {
+    AddColumns<kR, 1, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
+                              ldo);
+  }
+}
+
+// AddAllColumns for `rows` rows.
+template <bool kFetch, typename T>
+void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
+                 const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
+                 int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
+  const int64_t far = values.Far(dim);
+  ForBlocks<kFetch>(
+      begin, end, rows,
+      [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
+        AddAllColumns<kR, kAsk>(values, j, stop, p + r * ldp + (j - begin), ldp,
+                                dim, far, out + r * ldo, ldo);
+      });
+}
+
+}  // namespace stream
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_

@@ -1,0 +1,200 @@
+// q_i.Tq[b] + k_j.Tk[b] as one row by rel a query, where positions of queries
+// and keys count up by one.
+//
+// A key table by bucket, [buckets][keys], holds what query i needs for rel on a
+// diagonal: bucket(rel), key i + rel. For a fixed rel that is a stretch of one
+// row of the table, so the rows of 96 queries are its transpose, four rels at a
+// time; gathering along the diagonals would cost more than the scores. Past
+// either end of the map the bucket stays and the keys go on: there a score gets
+// one number of its key and one of its query. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_
+#undef LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_
+#endif
+
+#include "kernels/terms/key_table-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+class PairRows {
+ public:
+  // As many queries as a task of the forward or the backward pass takes: a
+  // multiple of every panel.
+  static constexpr int64_t kQueries = 96;
+  static_assert(kQueries % kColsI == 0);
+  // Entries on either side that a panel may reach past the map before all of
+  // its rows lie beyond the end.
+  static constexpr int64_t kPad = AlignUp(kColsI + kRowsI, 4);
+
+  // Whether the terms of a call allow it: a key table, perhaps a query table
+  // over the same buckets, one scale, and nothing else by rel.
+  static bool Fits(const Packed& packed) {
+    const Terms& terms = packed.call.terms;
+    if (!terms.k_table || packed.fold_key_row || terms.bias) return false;
+    if (terms.scale.beta != 0.0) return false;
+    return !terms.q_table || packed.q_table->map == packed.k_map;
+  }
+
+  void BeginHead(const Packed& packed, int64_t b, int64_t h,
+                 const KeyTable& keys);
+
+  // Lays out the rows of queries [first, first + count), which see keys within
+  // `any`. False if positions do not count up by one.
+  bool BeginQueries(int64_t first, int64_t count, Interval any);
+
+  // Where panel rows start for query `r` and a first key at position n, or
+  // nullptr if the panel lies beyond an end of the map for this query.
+  const float* Row(int64_t query, int64_t rel) const {
+    const int64_t at = rel - map_->first + kPad;
+    if (at < 0 || at + kColsI > stride_) return nullptr;
+    return rows_.data() + (query - first_) * stride_ + at;
+  }
+  // What a key adds to any query beyond that end, from key j on; times scale().
+  const float* FarKeys(int64_t rel, int64_t j) const {
+    return keys_->Row(rel < map_->first ? map_->bucket.front()
+                                        : map_->bucket.back()) +
+           j;
+  }
+  // What queries from `query` on add to any key there.
+  const float* FarQueries(int64_t rel, int64_t query) const {
+    const int64_t bucket =
+        rel < map_->first ? map_->bucket.front() : map_->bucket.back();
+    return queries_.data() + bucket * kQueries + (query - first_);
+  }
+  float scale() const { return scale_; }
+
+ private:
+  void MultiplyQueries(int64_t count);
+
+  const Packed* packed_ = nullptr;
+  const RelMap* map_ = nullptr;
+  const KeyTable* keys_ = nullptr;
+  int64_t b_ = 0, h_ = 0;
+  int64_t first_ = 0;
+  int64_t stride_ = 0;
+  float scale_ = 0.0F;
+  FloatBuffer table_;    // Tq: [buckets / kRows][D][kRows]
+  FloatBuffer panels_;   // queries: [kQueries / kCols][D][kCols], scaled
+  FloatBuffer queries_;  // q.Tq: [buckets padded][kQueries]
+  FloatBuffer rows_;     // [kQueries][stride]
+};
+
+inline void PairRows::BeginHead(const Packed& packed, int64_t b, int64_t h,
+                                const KeyTable& keys) {
+  packed_ = &packed;
+  map_ = &packed.k_map;
+  keys_ = &keys;
+  b_ = b;
+  h_ = h;
+  stride_ = AlignUp(map_->width(), 4) + 2 * kPad;
+  scale_ = packed.ScaleOf(0);
+  const Terms& terms = packed.call.terms;
+  // The tables share the buckets that occur; either may have more.
+  const int64_t count =
+      std::max(terms.k_table->buckets.count,
+               terms.q_table ? terms.q_table->buckets.count : 0);
+  queries_.Resize(AlignUp(count, kRowsI) * kQueries);
+  std::fill_n(queries_.data(), AlignUp(count, kRowsI) * kQueries, 0.0F);
+  if (!terms.q_table) return;
+  const int64_t dim = packed.call.sizes.head_dim;
+  const Tensor& rows = terms.q_table->rows;
+  table_.Resize(AlignUp(count, kRowsI) * dim);
+  std::fill_n(table_.data(), AlignUp(count, kRowsI) * dim, 0.0F);
+  std::vector<float> scratch(static_cast<size_t>(dim));
+  for (int64_t t = 0; t < rows.size(1); ++t) {
+    const float* from = TableRow(rows, h, t, scratch.data());
+    float* to = table_.data() + t / kRowsI * kRowsI * dim + t % kRowsI;
+    for (int64_t d = 0; d < dim; ++d) to[d * kRowsI] = from[d];
+  }
+}
+
+// q.Tq for every bucket.
+inline void PairRows::MultiplyQueries(int64_t count) {
+  const Call& call = packed_->call;
+  if (!call.terms.q_table) return;
+  const int64_t dim = call.sizes.head_dim;
+  panels_.Resize(kQueries * dim);
+  FourRows scratch(dim);
+  WriteColumns(
+      0, kQueries, dim,
+      [&](int64_t i) -> const float* {
+        if (i >= count) return scratch.Nothing();
+        float* row = scratch.Next();
+        const Tokens& tokens = call.Queries(b_);
+        call.q.Load(b_, h_, tokens.source[static_cast<size_t>(first_ + i)],
+                    row);
+        for (int64_t d = 0; d < dim; ++d) row[d] *= scale_;
+        return row;
+      },
+      panels_.data());
+  for (int64_t t = 0; t < call.terms.q_table->rows.size(1); t += kRowsI) {
+    for (int64_t p = 0; p < kQueries; p += kColsI) {
+      Product(table_.data() + t * dim, kRows, kAdjacent,
+              panels_.data() + p * dim, kCols, static_cast<size_t>(dim),
+              Store{queries_.data() + t * kQueries + p, kQueries});
+    }
+  }
+}
+
+inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
+  const Call& call = packed_->call;
+  const Tokens& keys = call.Keys(b_);
+  const Tokens& queries = call.Queries(b_);
+  if (keys.runs.size() != 1 ||
+      queries.RunOf(first) != queries.RunOf(first + count - 1)) {
+    return false;
+  }
+  first_ = first;
+  MultiplyQueries(count);
+  rows_.Resize(kQueries * stride_);
+  // Query i meets key base + x + i at entry x of the map.
+  const int64_t base = queries.position[static_cast<size_t>(first)] -
+                       keys.position[0] + map_->first;
+  // Columns of the rows, entry + kPad, that some query meets, and a panel
+  // around them. The stride is a multiple of four, so steps of four stay
+  // inside.
+  const int64_t from = AlignDown(
+      std::max<int64_t>(any.begin - count - base + kPad - kColsI, 0), 4);
+  const int64_t to = std::min(stride_, any.end - base + kPad + kColsI);
+  HWY_ALIGN float sums[4][kQueries];
+  const VF scale = hn::Set(kDF, scale_);
+  const int64_t cols = keys_->cols();
+  for (int64_t col = from; col < to; col += 4) {
+    const int64_t x = col - kPad;
+    for (int64_t n = 0; n < 4; ++n) {
+      const int64_t e = std::clamp<int64_t>(x + n, 0, map_->width() - 1);
+      const int64_t bucket = map_->bucket[static_cast<size_t>(e)];
+      const float* of_queries = queries_.data() + bucket * kQueries;
+      const float* of_keys = keys_->Row(bucket);
+      const int64_t j = base + x + n;
+      if (j >= 0 && j + kQueries <= cols) {
+        for (int64_t i = 0; i < kQueries; i += kLanesI) {
+          hn::Store(hn::MulAdd(scale, hn::LoadU(kDF, of_keys + j + i),
+                               hn::Load(kDF, of_queries + i)),
+                    kDF, sums[n] + i);
+        }
+      } else {
+        for (int64_t i = 0; i < kQueries; ++i) {
+          const bool exists = j + i >= 0 && j + i < cols;
+          sums[n][i] =
+              of_queries[i] + (exists ? scale_ * of_keys[j + i] : 0.0F);
+        }
+      }
+    }
+    Transpose4(sums[0], sums[1], sums[2], sums[3], kQueries, rows_.data() + col,
+               static_cast<size_t>(stride_));
+  }
+  return true;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_

@@ -1,0 +1,304 @@
+// Tables and biases laid out by rel = n - m, the way keys run, and the panels
+// that the micro-kernel reads. Included once a SIMD target.
+#if defined(LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_
+#undef LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/threads.h"
+#include "kernels/plan/call.h"
+#include "kernels/simd/product-inl.h"
+#include "kernels/terms/offset_map.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+using kernels::RelMap;
+using kernels::Tokens;
+
+// Columns of the panels that hold n keys.
+constexpr int64_t PaddedCols(int64_t n) {
+  return (n + static_cast<int64_t>(kCols) - 1) / static_cast<int64_t>(kCols) *
+         static_cast<int64_t>(kCols);
+}
+
+// Writes `count` rows as columns of panels [cols / kCols][depth][kCols], from
+// column `col` (a multiple of 4) on. row(n) gives row n, valid until the fifth
+// call after it.
+template <typename Row>
+void WriteColumns(int64_t col, int64_t count, int64_t depth, const Row& row,
+                  float* panels) {
+  constexpr int64_t kWide = static_cast<int64_t>(kCols);
+  static_assert(kCols % 4 == 0 || kCols == 2);
+  const size_t deep = static_cast<size_t>(depth);
+  int64_t n = 0;
+  if constexpr (kCols % 4 == 0) {
+    for (; n + 4 <= count; n += 4, col += 4) {
+      float* to = panels + col / kWide * (depth * kWide) + col % kWide;
+      const float* r0 = row(n);
+      const float* r1 = row(n + 1);
+      const float* r2 = row(n + 2);
+      Transpose4(r0, r1, r2, row(n + 3), deep, to, kCols);
+    }
+  }
+  for (; n < count; ++n, ++col) {
+    const float* from = row(n);
+    float* to = panels + col / kWide * (depth * kWide) + col % kWide;
+    for (int64_t d = 0; d < depth; ++d) to[d * kWide] = from[d];
+  }
+}
+
+// Matrices of `rows` rows as right operands, wherever their first row is read:
+// row-major, or in panels [width / kCols][rows][kCols], of which each is read
+// in one stretch.
+struct RowMajor {
+  int64_t Step() const { return stride; }
+  const float* Panel(int64_t col) const { return data + col; }
+  const float* data;
+  int64_t stride;
+};
+struct InPanels {
+  static constexpr int64_t Step() { return kColsI; }
+  const float* Panel(int64_t col) const { return data + col * rows; }
+  InPanels From(int64_t row) const { return {data + row * kColsI, rows}; }
+  const float* data;
+  int64_t rows;
+};
+
+// Writes one row of `count` floats, padded with zeros to whole panels, into
+// panels of `rows` rows. `to` is where it begins in the first.
+inline void WritePanels(const float* row, int64_t count, int64_t rows,
+                        float* to) {
+  for (int64_t c = 0; c < count; c += kColsI, to += rows * kColsI) {
+    if (c + kColsI <= count) {
+      hn::StoreU(hn::LoadU(kDF, row + c), kDF, to);
+      hn::StoreU(hn::LoadU(kDF, row + c + kLanesI), kDF, to + kLanesI);
+    } else {
+      std::copy_n(row + c, count - c, to);
+      std::fill(to + count - c, to + kColsI, 0.0F);
+    }
+  }
+}
+
+// Rotating scratch for the row(n) of WriteColumns. Rows of up to 512 channels
+// need no allocation: for short calls that would be a good part of the time.
+class FourRows {
+ public:
+  explicit FourRows(int64_t depth) : depth_(depth) {
+    if (depth > kFew) many_.resize(static_cast<size_t>(5 * depth), 0.0F);
+  }
+  float* Next() {
+    at_ = (at_ + 1) % 4;
+    return (many_.empty() ? few_ : many_.data()) + at_ * depth_;
+  }
+  // A row of zeros.
+  const float* Nothing() const {
+    static constexpr float kZeros[kFew] = {};
+    return many_.empty() ? kZeros : many_.data() + 4 * depth_;
+  }
+
+ private:
+  static constexpr int64_t kFew = 512;
+  int64_t depth_;
+  int64_t at_ = 0;
+  float few_[4 * kFew];
+  std::vector<float> many_;
+};
+
+// Rows of the tokens of (b, head), unchanged, in panels of `cols` columns.
+inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
+                     int64_t head, int64_t cols, float* panels) {
+  FourRows scratch(rows.dim());
+  WriteColumns(
+      0, cols, rows.dim(),
+      [&](int64_t j) {
+        if (j >= tokens.size()) return scratch.Nothing();
+        const int64_t source = tokens.source[static_cast<size_t>(j)];
+        const float* direct = rows.Direct(b, head, source);
+        if (direct != nullptr) return direct;
+        float* row = scratch.Next();
+        rows.Load(b, head, source, row);
+        return static_cast<const float*>(row);
+      },
+      panels);
+}
+
+// A table by rel with room to read one panel past either end: values saturate,
+// so a read that starts outside finds the end value repeated.
+//   [kCols x first] [width values] [kCols x last]
+constexpr int64_t kRelPad = static_cast<int64_t>(kCols);
+
+inline void PadRel(float* row, int64_t width) {
+  std::fill_n(row, kRelPad, row[kRelPad]);
+  std::fill_n(row + kRelPad + width, kRelPad, row[kRelPad + width - 1]);
+}
+
+// Where a vector or panel whose first lane is rel starts in such a row.
+inline int64_t RelStart(int64_t rel, int64_t first, int64_t width) {
+  return std::clamp<int64_t>(rel - first + kRelPad, 0, width + kRelPad);
+}
+
+// Row `i` of head `h` of a tensor [heads or 1, rows, D] as floats: itself, if
+// it is float already, or converted to `scratch`.
+inline const float* TableRow(const Tensor& t, int64_t h, int64_t i,
+                             float* scratch) {
+  const int64_t head = t.size(0) == 1 ? 0 : h;
+  if (t.dtype() == DType::kF32 && t.strides()[2] == 1) {
+    return t.Data<float>() + head * t.strides()[0] + i * t.strides()[1];
+  }
+  for (int64_t d = 0; d < t.size(2); ++d) {
+    scratch[d] = static_cast<float>(t.At(head, i, d));
+  }
+  return scratch;
+}
+
+// A table of rows by bucket, laid out by rel: entry e is the row of
+// rel = map.first + e. Holds a range of its heads at a time.
+class TableByRel {
+ public:
+  TableByRel(const BucketTable& table, const Shape& shape)
+      : map(table.buckets, shape),
+        dim(table.rows.size(2)),
+        rows_(table.rows),
+        shared_(table.rows.size(0) == 1) {}
+
+  RelMap map;
+  int64_t dim = 0;
+
+ protected:
+  // Lays out heads [first, first + count), `size` floats each, unless they are
+  // there already. write(h, to) writes one head.
+  template <typename Write>
+  void Hold(int64_t first, int64_t count, int64_t size, int threads,
+            const Write& write) {
+    if (shared_) {
+      first = 0;
+      count = 1;
+    }
+    if (first >= first_ && first + count <= first_ + count_) return;
+    first_ = first;
+    count_ = count;
+    size_ = size;
+    floats_.Resize(count * size);
+    ParallelFor(count, threads, [&](int64_t n) {
+      write(first + n, floats_.data() + n * size);
+    });
+  }
+  const float* At(int64_t h) const {
+    return floats_.data() + (shared_ ? 0 : h - first_) * size_;
+  }
+  // The row of entry e; past the last rel the end value repeats.
+  const float* Row(int64_t h, int64_t e, float* scratch) const {
+    const int64_t at = std::min(e, map.width() - 1);
+    return TableRow(rows_, h, map.bucket[static_cast<size_t>(at)], scratch);
+  }
+
+ private:
+  const Tensor& rows_;
+  bool shared_;
+  int64_t first_ = 0, count_ = 0, size_ = 0;
+  FloatBuffer floats_;
+};
+
+// In panels: [cols / kCols][D][kCols] a head, entry e in column e.
+class PackedTable : public TableByRel {
+ public:
+  PackedTable(const BucketTable& table, const Shape& shape)
+      : TableByRel(table, shape), cols(PaddedCols(map.width())) {}
+  void Pack(int64_t first_head, int64_t heads, int threads) {
+    Hold(first_head, heads, cols * dim, threads, [&](int64_t h, float* to) {
+      FourRows scratch(dim);
+      WriteColumns(
+          0, cols, dim, [&](int64_t e) { return Row(h, e, scratch.Next()); },
+          to);
+    });
+  }
+  const float* Head(int64_t h) const { return At(h); }
+
+  int64_t cols = 0;
+};
+
+// The same rows as a right operand: [D padded / kCols][width][kCols] a head.
+class PackedRows : public TableByRel {
+ public:
+  PackedRows(const BucketTable& table, const Shape& shape)
+      : TableByRel(table, shape) {}
+  void Pack(int64_t first_head, int64_t heads, int threads) {
+    const int64_t width = map.width();
+    Hold(first_head, heads, width * PaddedCols(dim), threads,
+         [&](int64_t h, float* to) {
+           std::vector<float> scratch(static_cast<size_t>(dim));
+           for (int64_t e = 0; e < width; ++e) {
+             WritePanels(Row(h, e, scratch.data()), dim, width,
+                         to + e * kColsI);
+           }
+         });
+  }
+  InPanels Head(int64_t h) const { return {At(h), map.width()}; }
+};
+
+// The bias by rel: padded rows [heads][width + 2 kRelPad], times log2(e).
+struct PackedBias {
+  PackedBias(const BiasTable& table, const Shape& shape)
+      : map(table.buckets, shape),
+        heads(table.values.size(0)),
+        stride(map.width() + 2 * kRelPad),
+        rows(heads * stride) {
+    for (int64_t h = 0; h < heads; ++h) {
+      float* row = rows.data() + h * stride;
+      for (int64_t e = 0; e < map.width(); ++e) {
+        row[kRelPad + e] = Value(table, h, map.bucket[static_cast<size_t>(e)]);
+      }
+      PadRel(row, map.width());
+    }
+  }
+  // A ramp over the offsets that occur.
+  PackedBias(const BiasRamp& ramp, const Shape& shape)
+      : heads(static_cast<int64_t>(ramp.past.size())) {
+    map.first = -shape.max_offset;
+    // Every rel is its own bucket.
+    map.bucket.resize(
+        static_cast<size_t>(shape.max_offset - shape.min_offset + 1));
+    std::iota(map.bucket.begin(), map.bucket.end(), 0);
+    stride = map.width() + 2 * kRelPad;
+    rows.Resize(heads * stride);
+    for (int64_t h = 0; h < heads; ++h) {
+      float* row = rows.data() + h * stride;
+      const double past = ramp.past[static_cast<size_t>(h)] * kLog2E;
+      const double future = -ramp.future[static_cast<size_t>(h)] * kLog2E;
+      for (int64_t e = 0; e < map.width(); ++e) {
+        const double rel = static_cast<double>(map.first + e);
+        row[kRelPad + e] =
+            static_cast<float>(rel * (rel < 0.0 ? past : future));
+      }
+      PadRel(row, map.width());
+    }
+  }
+  static float Value(const BiasTable& table, int64_t h, int64_t bucket) {
+    return static_cast<float>(
+        kLog2E * table.values.At(table.values.size(0) == 1 ? 0 : h, bucket));
+  }
+  const float* Row(int64_t h) const {
+    return rows.data() + (heads == 1 ? 0 : h) * stride;
+  }
+
+  RelMap map;
+  int64_t heads = 0, stride = 0;
+  FloatBuffer rows;
+};
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_

@@ -1,0 +1,265 @@
+// The cache of keys and values against attention over whole sequences.
+#include "kernels/cache/calls.h"
+
+namespace locus::testing {
+namespace {
+
+TEST(KvCacheTest, TokenByTokenEqualsTheCausalRun) {
+  OnEveryTarget([] {
+    constexpr int64_t kLength = 37;
+    for (const EncodingInfo& info : Encodings()) {
+      SCOPED_TRACE(info.name);
+      const auto encoding = info.example(
+          {.heads = kQueryHeads, .head_dim = kHeadDim, .length = kLength});
+      const Sequence x = RandomSequence(kLength);
+      const std::vector<int64_t> positions = PositionsOf(info, kLength);
+      const AttentionResult whole = Attention(x.q, x.k, x.v, *encoding,
+                                              {.causal = true,
+                                               .q_positions = positions,
+                                               .k_positions = positions,
+                                               .return_lse = true});
+      KvCache cache(Config());
+      // A prompt of seven tokens, then one by one.
+      for (int64_t i = 0; i < kLength; i = i == 0 ? 7 : i + 1) {
+        const int64_t end = i == 0 ? 7 : i + 1;
+        cache.Append(Part(x.k, i, end), Part(x.v, i, end), *encoding,
+                     {.positions = Part(positions, i, end)});
+        const AttentionResult step = cache.Decode(
+            Part(x.q, i, end), *encoding, {.causal = true, .return_lse = true});
+        // Two runs, each within the tolerance of the truth.
+        EXPECT_LE(RelativeError(step.out, Part(whole.out, i, end)),
+                  2 * kTolerance)
+            << "token " << i;
+        for (int64_t h = 0; h < kQueryHeads; ++h) {
+          const double lse = whole.lse.At(0, h, end - 1);
+          EXPECT_NEAR(step.lse.At(0, h, end - 1 - i), lse,
+                      2 * kTolerance * std::max(1.0, std::abs(lse)));
+        }
+      }
+      EXPECT_EQ(cache.size(), kLength);
+      EXPECT_TRUE(std::ranges::equal(cache.positions(), positions));
+    }
+  });
+}
+
+// More queries than are streamed, over rotated and unrotated keys.
+TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
+  constexpr int64_t kLength = 150;
+  for (std::string_view name : {"rope", "xpos", "alibi", "shaw"}) {
+    SCOPED_TRACE(name);
+    const auto encoding = FindEncoding(name).example(
+        {.heads = kQueryHeads, .head_dim = kHeadDim, .length = kLength});
+    const Sequence x = RandomSequence(kLength);
+    const AttentionResult whole =
+        Attention(x.q, x.k, x.v, *encoding, {.causal = true});
+    KvCache cache(Config());
+    for (int64_t i : {0, 50, 100}) {
+      cache.Append(Part(x.k, i, i + 50), Part(x.v, i, i + 50), *encoding);
+      const Tensor out =
+          cache.Decode(Part(x.q, i, i + 50), *encoding, {.causal = true}).out;
+      EXPECT_LE(RelativeError(out, Part(whole.out, i, i + 50)), 2 * kTolerance);
+    }
+  }
+}
+
+TEST(KvCacheTest, GrowthChangesNothing) {
+  const Sequence x = RandomSequence(300);
+  const Terms terms = RopeTerms(10000.0);
+  KvCacheConfig config = Config();
+  config.capacity = 300;
+  KvCache large(config), grown(Config());
+  large.Append(x.k, x.v, terms);
+  EXPECT_EQ(large.capacity(), 300);
+  EXPECT_EQ(grown.capacity(), 0);
+  for (int64_t i = 0; i < 300; i += 25) {
+    grown.Append(Part(x.k, i, i + 25), Part(x.v, i, i + 25), terms);
+  }
+  EXPECT_GE(grown.capacity(), 300);
+  EXPECT_EQ(grown.keys().ToVector(), large.keys().ToVector());
+  EXPECT_EQ(grown.values().ToVector(), large.values().ToVector());
+  const Tensor q = Part(x.q, 299, 300);
+  EXPECT_EQ(grown.Decode(q, terms).out.ToVector(),
+            large.Decode(q, terms).out.ToVector());
+}
+
+TEST(KvCacheTest, NarrowStorageRoundsOnce) {
+  const Sequence x = RandomSequence(200);
+  const Terms terms = RopeTerms(10000.0);
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    KvCache cache(Config(1, dtype));
+    cache.Append(x.k, x.v, terms);
+    EXPECT_EQ(cache.keys().dtype(), dtype);
+    const double rounding = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+    const Tensor rotated = Rotate(x.k, *terms.rotate);
+    EXPECT_LE(RelativeError(cache.keys(), rotated), rounding + 2 * kEps);
+    EXPECT_EQ(cache.values().ToVector(), x.v.To(dtype).ToVector());
+    // What the rounded keys and values give, exactly; queries are f32.
+    Terms rest = terms;
+    rest.rotate.reset();
+    AttentionOptions options;
+    options.causal = true;
+    const Tensor q = Part(x.q, 198, 200);
+    const std::vector<int64_t> positions = {198, 199};
+    const reference::Forward expected =
+        reference::Attention(Rotate(q, *terms.rotate, positions), cache.keys(),
+                             cache.values(), rest, options);
+    const Tensor out = cache.Decode(q, terms, options).out;
+    EXPECT_EQ(out.dtype(), DType::kF32);
+    EXPECT_LE(RelativeError(out, expected.out), 2 * kTolerance);
+    EXPECT_EQ(cache.Decode(q.To(dtype), terms, options).out.dtype(), dtype);
+  }
+}
+
+// Sequences of different lengths in one batch equal each alone.
+TEST(KvCacheTest, RaggedBatchesEqualSingleSequences) {
+  for (std::string_view name : {"rope", "xpos", "t5"}) {
+    SCOPED_TRACE(name);
+    const auto encoding = FindEncoding(name).example(
+        {.heads = kQueryHeads, .head_dim = kHeadDim, .length = 30});
+    const Sequence x = RandomSequence(30, /*batch=*/3);
+    const std::vector<int64_t> prompt = {5, 20, 0};
+    KvCache batch(Config(3));
+    batch.Append(Part(x.k, 0, 20), Part(x.v, 0, 20), *encoding,
+                 {.lengths = prompt});
+    batch.Append(Part(x.k, 20, 22), Part(x.v, 20, 22), *encoding);
+    EXPECT_EQ(batch.size(), 22);
+    const Tensor q = Part(x.q, 20, 22);
+    const AttentionResult all =
+        batch.Decode(q, *encoding, {.causal = true, .return_lse = true});
+    for (int64_t b = 0; b < 3; ++b) {
+      KvCache one(Config());
+      const int64_t length = prompt[static_cast<size_t>(b)];
+      const Tensor k = Only(x.k, b), v = Only(x.v, b);
+      one.Append(Part(k, 0, length), Part(v, 0, length), *encoding);
+      one.Append(Part(k, 20, 22), Part(v, 20, 22), *encoding);
+      EXPECT_EQ(batch.size(b), length + 2);
+      EXPECT_TRUE(std::ranges::equal(batch.positions(b), one.positions()));
+      const AttentionResult alone =
+          one.Decode(Only(q, b), *encoding, {.causal = true});
+      EXPECT_LE(RelativeError(Only(all.out, b), alone.out), 2 * kTolerance);
+    }
+  }
+}
+
+TEST(KvCacheTest, KeyLengthsHideTheRest) {
+  const Sequence x = RandomSequence(20, /*batch=*/2);
+  const Terms terms = RopeTerms(10000.0);
+  KvCache whole(Config(2));
+  whole.Append(x.k, x.v, terms);
+  const std::vector<int64_t> lengths = {20, 6};
+  const Tensor q = Part(x.q, 0, 1);
+  const Tensor out = whole.Decode(q, terms, {.key_lengths = lengths}).out;
+  for (int64_t b = 0; b < 2; ++b) {
+    const int64_t length = lengths[static_cast<size_t>(b)];
+    KvCache part(Config());
+    part.Append(Part(Only(x.k, b), 0, length), Part(Only(x.v, b), 0, length),
+                terms);
+    EXPECT_LE(RelativeError(Only(out, b), part.Decode(Only(q, b), terms).out),
+              2 * kTolerance);
+  }
+}
+
+// Positions of one's own for each sequence, out of order.
+TEST(KvCacheTest, ScatteredPositionsEqualAttention) {
+  const Sequence x = RandomSequence(4, /*batch=*/2);
+  const std::vector<int64_t> positions = {9, 3, 70, 5, 0, 1, 2, 100};
+  const std::vector<int64_t> last = {70, 100};
+  for (std::string_view name : {"rope", "alibi", "xpos"}) {
+    SCOPED_TRACE(name);
+    const auto encoding = FindEncoding(name).example(
+        {.heads = kQueryHeads, .head_dim = kHeadDim, .length = 128});
+    KvCache cache(Config(2));
+    cache.Append(x.k, x.v, *encoding, {.positions = positions});
+    const Tensor q = Part(x.q, 0, 1);
+    AttentionOptions options{.causal = true, .q_positions = last};
+    const Tensor out = cache.Decode(q, *encoding, options).out;
+    options.k_positions = positions;
+    EXPECT_LE(
+        RelativeError(out, Attention(q, x.k, x.v, *encoding, options).out),
+        2 * kTolerance);
+  }
+}
+
+TEST(KvCacheTest, TruncateKeepsTheFirstTokens) {
+  const Sequence x = RandomSequence(20);
+  const Terms terms = RopeTerms(10000.0);
+  KvCache cache(Config()), expected(Config());
+  cache.Append(x.k, x.v, terms);
+  cache.Truncate(12);
+  cache.Truncate(15);
+  EXPECT_EQ(cache.size(), 12);
+  cache.Append(Part(x.k, 3, 5), Part(x.v, 3, 5), terms);
+  expected.Append(Part(x.k, 0, 12), Part(x.v, 0, 12), terms);
+  expected.Append(Part(x.k, 3, 5), Part(x.v, 3, 5), terms);
+  EXPECT_EQ(cache.keys().ToVector(), expected.keys().ToVector());
+  EXPECT_EQ(cache.positions().back(), 13);
+  cache.Truncate(0);
+  const AttentionResult none = cache.Decode(x.q, terms, {.return_lse = true});
+  for (double value : none.out.ToVector()) EXPECT_EQ(value, 0.0);
+  for (double value : none.lse.ToVector()) EXPECT_EQ(value, -INFINITY);
+}
+
+TEST(KvCacheTest, BitsDoNotDependOnThreads) {
+  const Sequence x = RandomSequence(3000, /*batch=*/2);
+  const Terms terms = RopeTerms(10000.0);
+  KvCache one(Config(2, DType::kBF16)), many(Config(2, DType::kBF16));
+  one.Append(x.k, x.v, terms, {.threads = 1});
+  many.Append(x.k, x.v, terms, {.threads = 5});
+  EXPECT_EQ(one.keys().ToVector(), many.keys().ToVector());
+  const Tensor q = Part(x.q, 2998, 3000);
+  const std::vector<double> out =
+      one.Decode(q, terms, {.causal = true, .threads = 1}).out.ToVector();
+  for (int threads : {2, 3, 7}) {
+    EXPECT_EQ(one.Decode(q, terms, {.causal = true, .threads = threads})
+                  .out.ToVector(),
+              out);
+  }
+}
+
+TEST(KvCacheTest, RefusesWhatDoesNotFit) {
+  const Sequence x = RandomSequence(3);
+  const Terms terms;
+  EXPECT_EQ(ErrorOf([] { KvCache({.head_dim = 0}); }),
+            "a cache needs a batch, heads and head dims of at least 1, got "
+            "batch 1, 1 heads, dims 0 and 0");
+  EXPECT_EQ(ErrorOf([] { KvCache({.head_dim = 8, .dtype = DType::kF64}); }),
+            "a cache stores f32, bf16 or f16, not f64");
+  EXPECT_EQ(
+      ErrorOf([] { KvCache({.kv_heads = 2, .head_dim = 8, .q_heads = 3}); }),
+      "3 query heads cannot share 2 key heads");
+  EXPECT_EQ(ErrorOf([] { KvCache({.head_dim = 8, .capacity = -1}); }),
+            "a cache's capacity must not be negative, got -1");
+  KvCache cache(Config());
+  EXPECT_EQ(ErrorOf([&] { cache.Append(x.q, x.v, terms); }),
+            "the cache takes k [1, 2, n, 16] and v [1, 2, n, 16], got f32 [1, "
+            "4, 3, 16], f32 [1, 2, 3, 16]");
+  const std::vector<int64_t> two = {0, 1};
+  EXPECT_EQ(ErrorOf([&] { cache.Append(x.k, x.v, terms, {.positions = two}); }),
+            "positions must number 3 or 3, got 2");
+  EXPECT_EQ(ErrorOf([&] { cache.Append(x.k, x.v, terms, {.lengths = two}); }),
+            "lengths must have 1 entries, got 2");
+  const std::vector<int64_t> four = {4};
+  EXPECT_EQ(ErrorOf([&] { cache.Append(x.k, x.v, terms, {.lengths = four}); }),
+            "a length must lie in [0, 3], got 4");
+  EXPECT_EQ(cache.size(), 0);
+  cache.Append(Part(x.k, 0, 2), Part(x.v, 0, 2), terms);
+  EXPECT_EQ(ErrorOf([&] {
+              cache.Decode(Part(x.q, 0, 1), terms, {.k_positions = two});
+            }),
+            "a cache knows its k_positions: give them to Append, not to "
+            "Decode");
+  EXPECT_EQ(ErrorOf([&] {
+              cache.Decode(Part(x.q, 0, 1), terms, {.key_lengths = four});
+            }),
+            "a key length of sequence 0 must lie in [0, 2], got 4");
+  EXPECT_EQ(ErrorOf([&] { cache.Decode(x.q.To(DType::kF64), terms); }),
+            "q must be f32, bf16 or f16 [batch, heads, length, dim], got f64 "
+            "[1, 4, 3, 16]");
+  EXPECT_EQ(ErrorOf([&] { cache.positions(1); }),
+            "a cache of 1 sequences has no sequence 1");
+  EXPECT_EQ(ErrorOf([&] { cache.Truncate(-1); }),
+            "a cache cannot keep -1 tokens");
+}
+
+}  // namespace
+}  // namespace locus::testing

@@ -1,0 +1,62 @@
+// The row that attention rotates has the bits of rotation alone.
+#include "kernels/compare.h"
+#include "locus/rotary.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rotary/pairs_test.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+//
+#include "kernels/rotary/pairs-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+void OneRow(float* x, const float* cos, const float* sin, int64_t pairs,
+            PairLayout layout, bool back) {
+  RotateRowInPlace(x, cos, sin, pairs, layout, back);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace locus {
+HWY_EXPORT(OneRow);
+
+namespace testing {
+namespace {
+
+TEST(RotateRowTest, HasTheBitsOfRotate) {
+  OnEveryTarget([] {
+    for (PairLayout layout : {PairLayout::kInterleaved, PairLayout::kHalves}) {
+      for (int64_t pairs : {1, 4, 7, 16, 29, 64}) {
+        Rotation r{.layout = layout, .rotary_dim = 2 * pairs};
+        for (int64_t p = 0; p < pairs; ++p) {
+          r.theta.push_back(1.0 / static_cast<double>(p + 1));
+        }
+        const std::vector<int64_t> position = {12'345};
+        const RotaryTable table(r, position);
+        const float* cos = table.cos().Data<float>();
+        const float* sin = table.sin().Data<float>();
+        const Tensor x = RandomTensor({1, 1, 1, 2 * pairs}, 1).To(DType::kF32);
+        for (bool back : {false, true}) {
+          std::vector<float> row(x.Data<float>(), x.Data<float>() + 2 * pairs);
+          HWY_DYNAMIC_DISPATCH(OneRow)
+          (row.data(), cos, sin, pairs, layout, back);
+          const Tensor y = back ? RotateBackward(x, table) : Rotate(x, table);
+          for (size_t d = 0; d < row.size(); ++d) {
+            EXPECT_EQ(row[d], y.Data<float>()[d]) << "channel " << d;
+          }
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace testing
+}  // namespace locus
+#endif
