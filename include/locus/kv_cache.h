@@ -73,7 +73,7 @@ class KvCache {
   AttentionResult Decode(const Tensor& q, const Encoding& encoding,
                          const AttentionOptions& options = {}) const;
 
-  // Turns the cached keys to another table, K' = R_new R_old^-1 K, for tables
+  // Rotates the cached keys to another table, K' = R_new R_old^-1 K, for tables
   // that change with the length (dynamic NTK, LongRoPE): angles in float64,
   // one product in float32. Keys of f32 come within two roundings of keys
   // appended under the new table; bf16 and f16 are rounded to storage once more
@@ -99,14 +99,14 @@ class KvCache {
   // end with the next Append, and with the cache.
   Tensor keys() const { return View(k_); }
   Tensor values() const { return View(v_); }
-  // What turned the keys: Rotation::Id(), or 0 if nothing rotates.
+  // What rotated the keys: Rotation::Id(), or 0 if nothing rotates.
   uint64_t table_id() const { return rotation_ ? rotation_->Id() : 0; }
 
  private:
   struct Prepared;
   Tensor View(const Tensor& x) const;
   Prepared Prepare(const Tensor& q, const AttentionOptions& options) const;
-  // Checks the options and gives the positions of n new tokens a sequence.
+  // Checks the options and gives the positions of n new tokens per sequence.
   std::vector<std::vector<int64_t>> NewPositions(
       int64_t n, const AppendOptions& options) const;
   // A shape to lower an encoding for its rotation alone.
@@ -121,11 +121,11 @@ class KvCache {
   // nullptr.
   static const Rotation* Stored(const std::optional<Rotation>& rotation,
                                 bool with_key_table);
-  void TurnTo(std::optional<Rotation> rotation, bool with_key_table);
+  void RotateTo(std::optional<Rotation> rotation, bool with_key_table);
 
   KvCacheConfig config_;
   Tensor k_, v_;  // [B, Hkv, capacity, D] and [B, Hkv, capacity, Dv]
-  std::vector<std::vector<int64_t>> positions_;  // a list a sequence
+  std::vector<std::vector<int64_t>> positions_;  // one list per sequence
   bool alike_ = true;     // every sequence has the same positions
   bool counting_ = true;  // every token's position is its index
   std::optional<Rotation> rotation_;

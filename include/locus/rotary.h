@@ -39,7 +39,7 @@ Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
 
 // ------------------------------------- by a table, made once for every layer
 
-// Cosines and sines in float32, a row a position. Copies share the storage.
+// Cosines and sines in float32, one row per position. Copies share the storage.
 class RotaryTable {
  public:
   // Row r belongs to positions[r]. Angles are evaluated in float64 (see

@@ -473,7 +473,7 @@ class KvCache:
 
     def rerotate(self, encoding: Encoding, length: int = 0) -> None:
         """
-        Turns the cached keys to another table, K' = R_new R_old^-1 K, for scalings that change with the length.
+        Rotates the cached keys to another table, K' = R_new R_old^-1 K, for scalings that change with the length.
         """
 
     def truncate(self, n: int) -> None:
@@ -497,7 +497,7 @@ class KvCache:
 
     @property
     def table_id(self) -> int:
-        """What turned the keys: 0 if nothing did."""
+        """What rotated the keys: 0 if nothing did."""
 
     @property
     def keys(self) -> Any:

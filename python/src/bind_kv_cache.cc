@@ -101,7 +101,7 @@ void BindReaders(nb::class_<SharedCache>& type) {
          });
   type.def_prop_ro("capacity", Reading(&KvCache::capacity))
       .def_prop_ro("table_id", Reading(&KvCache::table_id),
-                   "What turned the keys: 0 if nothing did.")
+                   "What rotated the keys: 0 if nothing did.")
       .def_prop_ro(
           "keys",
           [](const SharedCache& self) {
@@ -160,7 +160,7 @@ void BindKvCache(nb::module_& m) {
          &Decode);
   Method(
       type, "rerotate(encoding: Encoding, length: int = 0)",
-      "Turns the cached keys to another table, K' = R_new R_old^-1 K, for "
+      "Rotates the cached keys to another table, K' = R_new R_old^-1 K, for "
       "scalings that change with the length.",
       [](SharedCache& self, const Arguments& a) {
         const Encoding& position = EncodingOf(a["encoding"]);

@@ -47,8 +47,8 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
     }
     SetScaled(ln2, d_k.data(), depth, d_k.data());
     if (call.terms.rotate) {
-      stream::RotateRow(*call.terms.rotate, bp.packed.KeyAngles(b), j,
-                        d_k.data(), /*back=*/true);
+      RotateRow(*call.terms.rotate, bp.packed.KeyAngles(b), j, d_k.data(),
+                /*back=*/true);
     }
     for (const TaskGrads& g : tasks) {
       if (g.plain_keys.empty()) continue;

@@ -369,8 +369,8 @@ inline void BackwardTask::StoreQueries(bool add) {
       }
     }
     if (call_.terms.rotate) {
-      stream::RotateRow(*call_.terms.rotate, packed_.QueryAngles(t_.b),
-                        t_.first + i, d, /*back=*/true);
+      RotateRow(*call_.terms.rotate, packed_.QueryAngles(t_.b), t_.first + i, d,
+                /*back=*/true);
     }
     // (q + u).k: u gets what q gets from the dot product, before the tables.
     for (size_t c = 0; c < g_.key_row.size(); ++c) {

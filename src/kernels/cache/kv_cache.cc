@@ -7,9 +7,8 @@
 
 #include "core/fail.h"
 #include "core/threads.h"
-#include "kernels/cache/rows.h"
-#include "kernels/plan/call.h"
-#include "kernels/rotary/token_table.h"
+#include "kernels/rotary/angles.h"
+#include "kernels/simd/rows.h"
 #include "locus/encoding.h"
 
 namespace locus {
@@ -220,12 +219,12 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
       list.reserve(std::max(needed, 2 * list.capacity()));
     }
   }
-  const Rotation* turn = Stored(rotation, with_key_table);
+  const Rotation* rotate = Stored(rotation, with_key_table);
   const int threads = kernels::ThreadsForElements(
       k.NumElements() + v.NumElements(), options.threads);
   std::vector<RotationTable> tables;
-  for (size_t b = 0; turn != nullptr && b < added.size(); ++b) {
-    tables.emplace_back(*turn, added[b], /*sign=*/0.0, /*origin=*/0, threads);
+  for (size_t b = 0; rotate != nullptr && b < added.size(); ++b) {
+    tables.emplace_back(*rotate, added[b], /*sign=*/0.0, /*origin=*/0, threads);
   }
   const Rows k_rows(k), v_rows(v);
   ParallelFor(c.batch * c.kv_heads, threads, [&](int64_t task) {
@@ -236,9 +235,7 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
         static_cast<size_t>(std::max(c.head_dim, c.value_dim)));
     for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
       k_rows.Load(b, h, i, row.data());
-      if (turn != nullptr) {
-        kernels::RotateRow(*turn, tables[at], i, row.data());
-      }
+      if (rotate != nullptr) tables[at].RotateRow(*rotate, i, row.data());
       kernels::StoreFloats(row.data(), c.head_dim, c.dtype,
                            RowOf(k_, b, h, used + i));
       v_rows.Load(b, h, i, row.data());

@@ -1,11 +1,12 @@
-// Cached keys turned from one rotation to another.
+// Cached keys rotated from one table to another: K' = R_to R_from^-1 K.
 #include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/threads.h"
-#include "kernels/cache/rows.h"
+#include "kernels/rotary/angles.h"
+#include "kernels/simd/rows.h"
 #include "locus/encoding.h"
 #include "locus/kv_cache.h"
 
@@ -17,13 +18,13 @@ bool SamePairs(const Rotation& a, const Rotation& b) {
          a.first_channel == b.first_channel;
 }
 
-// Turns rows from one rotation to another of the same pairs: R_to R_from^-1,
+// Rotates rows from one rotation to another of the same pairs: R_to R_from^-1,
 // with R_from^-1 = R_from^T / gain^2. nullptr: no rotation. Angles and products
 // are in float64.
-class TurnTable {
+class Rerotation {
  public:
   // With room for `tokens` positions; nothing is allocated later.
-  TurnTable(const Rotation* from, const Rotation* to, int64_t tokens)
+  Rerotation(const Rotation* from, const Rotation* to, int64_t tokens)
       : from_(from),
         to_(to),
         c0_(static_cast<size_t>(Pairs().NumPairs()), 1.0),
@@ -51,8 +52,8 @@ class TurnTable {
   }
 
   // The row of the i-th position.
-  void Turn(int64_t i, float* row) const noexcept {
-    kernels::RotateRow(Pairs(), table_, i, row);
+  void RotateRow(int64_t i, float* row) const noexcept {
+    table_.RotateRow(Pairs(), i, row);
   }
 
  private:
@@ -64,17 +65,17 @@ class TurnTable {
   kernels::RotationTable table_;
 };
 
-// Turns keys k [B, H, capacity, D] at `positions`, a list a sequence, in place.
-// All memory is allocated before the first key is touched: if it runs out, the
-// keys are as they were.
-void TurnKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
-              const Rotation* from, const Rotation* to) {
+// Rotates keys k [B, H, capacity, D] at `positions`, one list per sequence, in
+// place. All memory is allocated before the first key is touched: if it runs
+// out, the keys are as they were.
+void RerotateKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
+                  const Rotation* from, const Rotation* to) {
   const kernels::Rows rows(k);
   const int64_t heads = k.size(1), dim = k.size(3);
   // Angles of a few tokens at a time: 256 x 64 pairs are 128 KiB.
   constexpr int64_t kTokens = 256;
   // Different pairs: back and then forth, in one go.
-  std::vector<TurnTable> steps;
+  std::vector<Rerotation> steps;
   if (from != nullptr && to != nullptr && !SamePairs(*from, *to)) {
     steps.emplace_back(from, nullptr, kTokens);
     steps.emplace_back(nullptr, to, kTokens);
@@ -87,7 +88,7 @@ void TurnKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
     const int64_t size = static_cast<int64_t>(positions[b].size());
     for (int64_t at = 0; at < size; at += kTokens) {
       const int64_t count = std::min(kTokens, size - at);
-      for (TurnTable& step : steps) {
+      for (Rerotation& step : steps) {
         step.Fill(
             std::span(positions[b])
                 .subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
@@ -97,7 +98,8 @@ void TurnKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
                     float* row = scratch.data() + h * dim;
                     for (int64_t i = 0; i < count; ++i) {
                       rows.Load(sequence, h, at + i, row);
-                      for (const TurnTable& step : steps) step.Turn(i, row);
+                      for (const Rerotation& step : steps)
+                        step.RotateRow(i, row);
                       kernels::StoreFloats(
                           row, dim, k.dtype(),
                           kernels::RowOf(k, sequence, h, at + i));
@@ -110,23 +112,23 @@ void TurnKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
 }  // namespace
 
 void KvCache::Rerotate(const Rotation& rotation) {
-  TurnTo(rotation, with_key_table_);
+  RotateTo(rotation, with_key_table_);
 }
 
 void KvCache::Rerotate(const Encoding& encoding, int64_t length) {
   const int64_t last =
       std::max(ShapeWith({}).max_k_pos, std::max<int64_t>(length, 1) - 1);
   const Terms terms = encoding.Lower(ShapeOf(last, last)).terms;
-  TurnTo(terms.rotate, terms.rotate && terms.k_table);
+  RotateTo(terms.rotate, terms.rotate && terms.k_table);
 }
 
-void KvCache::TurnTo(std::optional<Rotation> rotation, bool with_key_table) {
+void KvCache::RotateTo(std::optional<Rotation> rotation, bool with_key_table) {
   Validate(Terms{.rotate = rotation}, ShapeWith({}));
   const Rotation* from = Stored(rotation_, with_key_table_);
   const Rotation* to = Stored(rotation, with_key_table);
   const bool same =
       from == nullptr || to == nullptr ? from == to : from->Id() == to->Id();
-  if (!same) TurnKeys(k_, positions_, from, to);
+  if (!same) RerotateKeys(k_, positions_, from, to);
   rotation_ = std::move(rotation);
   with_key_table_ = with_key_table;
 }

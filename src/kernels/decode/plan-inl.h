@@ -14,9 +14,10 @@
 #include "core/buffer.h"
 #include "core/fail.h"
 #include "core/threads.h"
-#include "kernels/decode/angles-inl.h"
 #include "kernels/plan/call.h"
-#include "kernels/simd/row-inl.h"
+#include "kernels/rotary/rotate_row-inl.h"
+#include "kernels/rotary/span_angles-inl.h"
+#include "kernels/simd/stream-inl.h"
 #include "kernels/terms/offset_map.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -111,11 +112,11 @@ struct Plan {
   int64_t dim_pad, value_pad;  // head_dim and value_dim in whole vectors
   bool direct_keys = false;    // keys can be read where they lie
   bool direct_values = false;
-  bool paired_values = false;  // sums of values are in the order of LoadPart
+  bool paired_values = false;  // sums of values are in the order of PromotePart
   // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves into
   // the query where nothing rotates.
   bool fold_key_row = false;
-  Turn turn = Turn::kNone;
+  KeyRotation key_rotation = KeyRotation::kNone;
   // Keys can be turned as they are loaded: every channel rotates, in whole
   // vectors, and nothing else needs them.
   bool whole_rotation = false;
@@ -133,7 +134,7 @@ struct Plan {
   FloatBuffer plain;                           // [RowIndex][dim_pad], scaled
 
  private:
-  void ChooseTurn(bool keys_rotated);
+  void ChooseRotation(bool keys_rotated);
   void LoadQueries();
   void MakeBias(int threads);
   void MakeQueryTable(int threads);
@@ -155,9 +156,10 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
     return x.dtype() != DType::kF64 && x.unit_stride() &&
            x.dim() % kLanesI == 0;
   };
-  ChooseTurn(keys_rotated);
+  ChooseRotation(keys_rotated);
   direct_keys = streams(call.k) &&
-                (turn == Turn::kNone || turn == Turn::kDone) &&
+                (key_rotation == KeyRotation::kNone ||
+                 key_rotation == KeyRotation::kDone) &&
                 (!terms.k_table || fold_key_row);
   direct_values = streams(call.v);
   paired_values = direct_values && call.v.dtype() == DType::kBF16;
@@ -168,7 +170,7 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
                      r.rotary_dim % kPaired == 0;
   }
   LoadQueries();
-  if (turn == Turn::kRelative) {
+  if (key_rotation == KeyRotation::kRelative) {
     key_angles = SpanKeyAngles(*terms.rotate);
     for (size_t b = 0; b < spans.size(); ++b) {
       span_angles.push_back(SpanQueryAngles(
@@ -203,14 +205,14 @@ inline Plan::Plan(const Call& c, bool keys_rotated, int64_t first_query,
   }
 }
 
-inline void Plan::ChooseTurn(bool keys_rotated) {
+inline void Plan::ChooseRotation(bool keys_rotated) {
   if (!call.terms.rotate) return;
   const Rotation& r = *call.terms.rotate;
   if (keys_rotated) {
-    turn = Turn::kDone;
+    key_rotation = KeyRotation::kDone;
     return;
   }
-  turn = Turn::kAbsolute;
+  key_rotation = KeyRotation::kAbsolute;
   double steepest = 0.0;
   for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
   // exp(40) = 2e17: the gains inside a span are far from overflow.
@@ -232,7 +234,7 @@ inline void Plan::ChooseTurn(bool keys_rotated) {
     total += static_cast<int64_t>(list.size());
   }
   // Turning the queries costs about as much as turning as many keys.
-  if (total * 8 <= keys + 64) turn = Turn::kRelative;
+  if (total * 8 <= keys + 64) key_rotation = KeyRotation::kRelative;
 }
 
 inline void Plan::LoadQueries() {
@@ -242,13 +244,14 @@ inline void Plan::LoadQueries() {
   queries.Resize(total * dim_pad);
   std::fill_n(queries.data(), total * dim_pad, 0.0F);
   std::vector<RotationTable> angles;
-  if (turn == Turn::kDone || turn == Turn::kAbsolute) {
+  if (key_rotation == KeyRotation::kDone ||
+      key_rotation == KeyRotation::kAbsolute) {
     const Rotation& r = *terms.rotate;
     const int64_t origin = kernels::DecayOrigin(r, call.shape);
     for (const Tokens& t : call.queries) {
       angles.emplace_back(r, t.position, 1.0, origin);
     }
-    if (turn == Turn::kAbsolute) {
+    if (key_rotation == KeyRotation::kAbsolute) {
       for (const Tokens& t : call.keys) {
         k_angles.emplace_back(r, t.position, -1.0, origin);
       }
@@ -278,7 +281,7 @@ inline void Plan::LoadQueries() {
           }
         }
         if (!angles.empty()) {
-          stream::RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
+          RotateRow(*terms.rotate, angles[Sequence(b)], Query(r), row);
         }
         SetScaled(scale, row, dim_pad, row);
         if (direct_keys && call.k.dtype() == DType::kBF16) {

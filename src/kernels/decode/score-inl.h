@@ -95,7 +95,7 @@ class ChunkScorer {
   std::pair<const float*, const float*> KeyAngles(int64_t j) const {
     const int64_t pairs = call_.terms.rotate->NumPairs();
     const size_t sequence = plan_.Sequence(b_);
-    if (plan_.turn == Turn::kRelative) {
+    if (plan_.key_rotation == KeyRotation::kRelative) {
       const int64_t first =
           plan_.spans[sequence][static_cast<size_t>(span_)].first;
       const float* cos = plan_.key_angles.data() + (j - first) * 2 * pairs;
@@ -105,7 +105,7 @@ class ChunkScorer {
     return {table.cos.data() + j * pairs, table.sin.data() + j * pairs};
   }
   void StageKeys(int64_t tile, int64_t begin, int64_t end);
-  void TurnQueries(int64_t span);
+  void RotateQueries(int64_t span);
   void DotKeyTable(int64_t tile, int64_t begin, int64_t end);
   void AddRel(const RelRows& rows, int64_t n, int64_t m, Interval keys,
               float* s) const;
@@ -154,13 +154,13 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
   for (int64_t j = keys.begin; j < keys.end;) {
     int64_t end = std::min(keys.end, j + kKeysInL1);
     const float* queries = plan_.Queries(b_, kv_);
-    if (plan_.turn == Turn::kRelative) {
+    if (plan_.key_rotation == KeyRotation::kRelative) {
       const std::vector<Span>& list = plan_.spans[plan_.Sequence(b_)];
       const int64_t span = SpanOf(j);
       if (static_cast<size_t>(span) + 1 < list.size()) {
         end = std::min(end, list[static_cast<size_t>(span) + 1].first);
       }
-      TurnQueries(span);
+      RotateQueries(span);
       queries = scratch_.queries.data();
     }
     StageKeys(tile, j, end);
@@ -174,8 +174,8 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
 
 // Keys [begin, end) as floats, rotated, in scratch.keys.
 inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
-  const bool turns =
-      plan_.turn == Turn::kRelative || plan_.turn == Turn::kAbsolute;
+  const bool turns = plan_.key_rotation == KeyRotation::kRelative ||
+                     plan_.key_rotation == KeyRotation::kAbsolute;
   if (turns && plan_.whole_rotation) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
@@ -188,8 +188,8 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
           FetchVectors<2>(row + d, far, near);
         }
         const auto [cos, sin] = KeyAngles(j);
-        RotateVectors(*call_.terms.rotate, cos, sin, row,
-                      scratch_.keys.data() + (j - begin) * plan_.dim_pad);
+        RotateRow(*call_.terms.rotate, cos, sin, row,
+                  scratch_.keys.data() + (j - begin) * plan_.dim_pad);
       }
     });
     return;
@@ -202,13 +202,13 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
   if (!turns) return;
   for (int64_t j = begin; j < end; ++j) {
     const auto [cos, sin] = KeyAngles(j);
-    RotatePairs(*call_.terms.rotate, cos, sin,
-                scratch_.keys.data() + (j - begin) * plan_.dim_pad);
+    float* key = scratch_.keys.data() + (j - begin) * plan_.dim_pad;
+    RotateRow(*call_.terms.rotate, cos, sin, key, key);
   }
 }
 
 // Queries turned by m - n0 for the span of keys from n0 on.
-inline void ChunkScorer::TurnQueries(int64_t span) {
+inline void ChunkScorer::RotateQueries(int64_t span) {
   if (span == span_) return;
   span_ = span;
   const Rotation& r = *call_.terms.rotate;
@@ -217,8 +217,8 @@ inline void ChunkScorer::TurnQueries(int64_t span) {
               scratch_.queries.data());
   for (int64_t row = 0; row < plan_.rows; ++row) {
     const float* cos = plan_.SpanAngles(b_, span, row % plan_.count);
-    RotatePairs(r, cos, cos + r.NumPairs(),
-                scratch_.queries.data() + row * plan_.dim_pad);
+    float* query = scratch_.queries.data() + row * plan_.dim_pad;
+    RotateRow(r, cos, cos + r.NumPairs(), query, query);
   }
 }
 

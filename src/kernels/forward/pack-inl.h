@@ -16,7 +16,8 @@
 #include "core/buffer.h"
 #include "core/fail.h"
 #include "core/threads.h"
-#include "kernels/simd/row-inl.h"
+#include "kernels/plan/call.h"
+#include "kernels/rotary/rotate_row-inl.h"
 #include "kernels/terms/offset_rows-inl.h"
 #include "kernels/terms/profile-inl.h"
 
@@ -156,7 +157,7 @@ inline void PackedTables::LoadKey(int64_t b, int64_t h, int64_t j,
   const size_t at = static_cast<size_t>(j);
   call.k.Load(b, call.KvHead(h), tokens.source[at], row);
   if (call.terms.rotate) {
-    stream::RotateRow(*call.terms.rotate, KeyAngles(b), j, row);
+    RotateRow(*call.terms.rotate, KeyAngles(b), j, row);
   }
   if (extra > 0) {
     const ExtraDot& dot = *call.terms.extra_dot;
@@ -187,7 +188,7 @@ inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
     AddScaled(1.0F, u, dim, dot_row);
   }
   if (call.terms.rotate) {
-    stream::RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
+    RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
   }
   if (extra > 0) {
     const ExtraDot& dot = *call.terms.extra_dot;

@@ -11,38 +11,34 @@
 #define HWY_TARGET_INCLUDE "kernels/rotary/angles.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 //
-#include <hwy/highway.h>
+#include "kernels/rotary/rotate_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// The product of two complex rows, rounded to float; from pair p on, in whole
-// vectors. Returns the pairs done.
-template <class D>
-int64_t MultiplySpan(D d, const double* a_cos, const double* a_sin,
-                     const double* b_cos, const double* b_sin, int64_t p,
-                     int64_t pairs, float* cos, float* sin) {
-  const hn::Rebind<float, D> df;
-  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
-  for (; p + step <= pairs; p += step) {
-    const auto ac = hn::LoadU(d, a_cos + p), as = hn::LoadU(d, a_sin + p);
-    const auto bc = hn::LoadU(d, b_cos + p), bs = hn::LoadU(d, b_sin + p);
-    const auto c = hn::NegMulAdd(as, bs, hn::Mul(ac, bc));
-    const auto s = hn::MulAdd(ac, bs, hn::Mul(as, bc));
-    hn::StoreU(hn::DemoteTo(df, c), df, cos + p);
-    hn::StoreU(hn::DemoteTo(df, s), df, sin + p);
-  }
-  return p;
-}
-
+// The product of two complex rows, rounded to float.
 void MultiplyRows(const double* a_cos, const double* a_sin, const double* b_cos,
                   const double* b_sin, int64_t pairs, float* cos, float* sin) {
-  const int64_t p = MultiplySpan(hn::ScalableTag<double>(), a_cos, a_sin, b_cos,
-                                 b_sin, 0, pairs, cos, sin);
-  MultiplySpan(hn::CappedTag<double, 1>(), a_cos, a_sin, b_cos, b_sin, p, pairs,
-               cos, sin);
+  // From pair p on, in whole vectors of D; returns the first pair left.
+  const auto multiply = [=]<class D>(D d, int64_t p) HWY_ATTR {
+    const hn::Rebind<float, D> df;
+    const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+    for (; p + step <= pairs; p += step) {
+      const auto ac = hn::LoadU(d, a_cos + p), as = hn::LoadU(d, a_sin + p);
+      const auto bc = hn::LoadU(d, b_cos + p), bs = hn::LoadU(d, b_sin + p);
+      const auto c = hn::NegMulAdd(as, bs, hn::Mul(ac, bc));
+      const auto s = hn::MulAdd(ac, bs, hn::Mul(as, bc));
+      hn::StoreU(hn::DemoteTo(df, c), df, cos + p);
+      hn::StoreU(hn::DemoteTo(df, s), df, sin + p);
+    }
+    return p;
+  };
+  multiply(hn::CappedTag<double, 1>(), multiply(hn::ScalableTag<double>(), 0));
+}
+
+void RotateOneRow(const Rotation& rotation, const kernels::RotationTable& table,
+                  int64_t i, float* x) {
+  RotateRow(rotation, table, i, x);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -53,6 +49,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace locus {
 HWY_EXPORT(MultiplyRows);
+HWY_EXPORT(RotateOneRow);
 
 namespace kernels {
 namespace {
@@ -80,7 +77,7 @@ void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
   Validate(Terms{.rotate = rotation}, shape);
 }
 
-CosSinRows::Split CosSinRows::SplitOf(int64_t coordinate) const {
+RotationSource::Split RotationSource::SplitOf(int64_t coordinate) const {
   if (coordinate <= -far_ || coordinate >= far_) {
     return {.base = coordinate, .k = 0};
   }
@@ -88,8 +85,8 @@ CosSinRows::Split CosSinRows::SplitOf(int64_t coordinate) const {
   return {.base = coordinate - k, .k = k};
 }
 
-CosSinRows::CosSinRows(const Rotation& rotation,
-                       std::span<const int64_t> positions, int threads)
+RotationSource::RotationSource(const Rotation& rotation,
+                               std::span<const int64_t> positions, int threads)
     : rotation_(rotation) {
   if (rotation.angles == AngleMode::kFloat32) return;  // evaluated one by one
   const int64_t pairs = rotation.NumPairs();
@@ -132,8 +129,8 @@ CosSinRows::CosSinRows(const Rotation& rotation,
   });
 }
 
-void CosSinRows::Fill(std::span<const int64_t> positions, float* cos,
-                      float* sin) const {
+void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
+                            float* sin) const {
   const Rotation& r = rotation_;
   const int64_t pairs = r.NumPairs();
   const size_t size = static_cast<size_t>(pairs);
@@ -186,6 +183,64 @@ void CosSinRows::Fill(std::span<const int64_t> positions, float* cos,
     cos += pairs;
     sin += pairs;
   }
+}
+
+void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
+                            float* sin, int threads) const {
+  // A block evaluates one angle per pair for each 64 positions in a row, and
+  // one more if they do not start at a multiple of 64: little, from 256 on.
+  constexpr size_t kStep = 256;
+  const int64_t blocks =
+      static_cast<int64_t>((positions.size() + kStep - 1) / kStep);
+  ParallelFor(blocks, threads, [&](int64_t block) {
+    const size_t begin = static_cast<size_t>(block) * kStep;
+    const size_t count = std::min(kStep, positions.size() - begin);
+    const int64_t at = static_cast<int64_t>(begin) * rotation_.NumPairs();
+    Floats(positions.subspan(begin, count), cos + at, sin + at);
+  });
+}
+
+int64_t DecayOrigin(const Rotation& rotation, const Shape& shape) {
+  const int64_t lo = shape.MinPosition(), hi = shape.MaxPosition();
+  double steepest = 0.0;
+  for (double d : rotation.log_decay) {
+    steepest = std::max(steepest, std::abs(d));
+  }
+  // exp(80) = 5e34: a product of two such gains with ordinary q and k stays
+  // finite, and what underflows is below 1e-30 of the score.
+  if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
+    Fail(
+        "a decaying rotation covers at most {:.0f} positions in float32, "
+        "got {} .. {}",
+        160.0 / steepest, lo, hi);
+  }
+  return lo + (hi - lo) / 2;
+}
+
+RotationTable::RotationTable(const Rotation& r,
+                             std::span<const int64_t> positions, double sign,
+                             int64_t origin, int threads) {
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  cos.resize(positions.size() * pairs);
+  sin.resize(cos.size());
+  RotationSource(r, positions, threads)
+      .Floats(positions, cos.data(), sin.data(), threads);
+  if (r.log_decay.empty()) return;
+  ParallelFor(static_cast<int64_t>(positions.size()), threads, [&](int64_t i) {
+    const size_t row = static_cast<size_t>(i);
+    const double steps = static_cast<double>(positions[row] - origin);
+    for (size_t p = 0; p < pairs; ++p) {
+      const auto gain =
+          static_cast<float>(std::exp(sign * r.log_decay[p] * steps));
+      cos[row * pairs + p] *= gain;
+      sin[row * pairs + p] *= gain;
+    }
+  });
+}
+
+void RotationTable::RotateRow(const Rotation& rotation, int64_t i,
+                              float* x) const noexcept {
+  HWY_DYNAMIC_DISPATCH(RotateOneRow)(rotation, *this, i, x);
 }
 
 }  // namespace kernels

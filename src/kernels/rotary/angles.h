@@ -17,20 +17,52 @@
 
 namespace locus::kernels {
 
-// Throws Error unless `rotation` can turn single tokens at `positions` of a
+// Throws Error unless `rotation` can rotate single tokens at `positions` of a
 // head of `head_dim` channels.
 void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
                         std::span<const int64_t> positions);
 
-class CosSinRows {
- public:
-  // Prepares for `positions`. The rotation must outlive this object.
-  CosSinRows(const Rotation& rotation, std::span<const int64_t> positions,
-             int threads);
+// Rows of cosines and sines, [tokens, pairs] each; none: nullptr.
+struct CosSinView {
+  CosSinView operator+(int64_t n) const { return {cos + n, sin + n}; }
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+};
 
-  // Rows [positions, pairs] of cos and of sin, gain included, for positions
-  // among those prepared for. Decays are left out.
-  void Fill(std::span<const int64_t> positions, float* cos, float* sin) const;
+// Where cosines and sines come from, by the id of a token: a position, or a row
+// of a table. Called from many threads at once.
+class CosSinSource {
+ public:
+  virtual ~CosSinSource() = default;
+  // [ids, pairs] each.
+  virtual void Floats(std::span<const int64_t> ids, float* cos,
+                      float* sin) const = 0;
+  // The same rows where they lie one after another in memory, else false.
+  virtual bool Direct(std::span<const int64_t> /*ids*/,
+                      CosSinView* /*rows*/) const {
+    return false;
+  }
+  // [pairs] each.
+  virtual void Doubles(int64_t id, double* cos, double* sin) const = 0;
+};
+
+// The angles of a rotation; ids are positions.
+class RotationSource final : public CosSinSource {
+ public:
+  // Floats() is for positions among these. The rotation must outlive this
+  // object.
+  RotationSource(const Rotation& rotation, std::span<const int64_t> positions,
+                 int threads);
+
+  // Gain included; decays are left out.
+  void Floats(std::span<const int64_t> positions, float* cos,
+              float* sin) const override;
+  // The same on many threads.
+  void Floats(std::span<const int64_t> positions, float* cos, float* sin,
+              int threads) const;
+  void Doubles(int64_t position, double* cos, double* sin) const override {
+    rotation_.CosSin(position, cos, sin);
+  }
 
  private:
   struct Split {
@@ -44,6 +76,25 @@ class CosSinRows {
   std::vector<std::vector<int64_t>> pairs_of_axis_;
   std::vector<double> near_cos_, near_sin_;  // exp(i k theta): [64, pairs]
 };
+
+// Cosines and sines of the tokens of a call in float: [tokens, pairs] each.
+// With a decay, they carry exp(sign * log_decay * (position - origin)).
+struct RotationTable {
+  RotationTable() = default;
+  RotationTable(const Rotation& rotation, std::span<const int64_t> positions,
+                double sign, int64_t origin, int threads = 1);
+  // Rotates x [head_dim] in place by token i: RotateRow of rotate_row-inl.h,
+  // dispatched.
+  void RotateRow(const Rotation& rotation, int64_t i, float* x) const noexcept;
+
+  std::vector<float> cos;
+  std::vector<float> sin;
+};
+
+// Where decays of a rotation begin: they are split between query and key around
+// the middle of the call, so that neither overflows float32 over a long range.
+// Throws Error where that does not suffice.
+int64_t DecayOrigin(const Rotation& rotation, const Shape& shape);
 
 }  // namespace locus::kernels
 

@@ -8,14 +8,14 @@
 #include <span>
 
 #include "core/fail.h"
-#include "kernels/rotary/rotate_tensor.h"
+#include "kernels/rotary/angles.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
 namespace locus::kernels {
 
-inline void CheckGiven(const Tensor& cos, const Tensor& sin,
-                       int64_t rotary_dim) {
+inline void CheckCallerTable(const Tensor& cos, const Tensor& sin,
+                             int64_t rotary_dim) {
   if (rotary_dim < 0 || rotary_dim % 2 != 0) {
     Fail("rotary_dim must be even, got {}", rotary_dim);
   }
@@ -27,9 +27,9 @@ inline void CheckGiven(const Tensor& cos, const Tensor& sin,
 }
 
 // cos or sin.
-class GivenTable {
+class CallerTable {
  public:
-  GivenTable(const Tensor& table, int64_t pairs, PairLayout layout)
+  CallerTable(const Tensor& table, int64_t pairs, PairLayout layout)
       : table_(table), pairs_(pairs) {
     const bool twice = table.size(1) != pairs;
     if (twice && layout == PairLayout::kInterleaved) step_ = 2;
@@ -38,18 +38,18 @@ class GivenTable {
 
   template <typename T>
   void Read(int64_t row, T* out) const {
-    if (table_.dtype() == DType::kF32) {
-      const float* from = table_.Data<float>() + row * table_.strides()[0];
-      const int64_t step = step_ * table_.strides()[1];
-      if (step == 1) {
-        std::copy_n(from, pairs_, out);
-        return;
-      }
-      for (int64_t p = 0; p < pairs_; ++p) out[p] = from[p * step];
-    } else {
+    if (table_.dtype() != DType::kF32) {
       for (int64_t p = 0; p < pairs_; ++p) {
         out[p] = static_cast<T>(table_.At(row, p * step_));
       }
+      return;
+    }
+    const float* from = table_.Data<float>() + row * table_.strides()[0];
+    const int64_t step = step_ * table_.strides()[1];
+    if (step == 1) {
+      std::copy_n(from, pairs_, out);
+    } else {
+      for (int64_t p = 0; p < pairs_; ++p) out[p] = from[p * step];
     }
   }
 
@@ -96,14 +96,12 @@ class TableSource final : public CosSinSource {
       sin_.Read(ids[n], sin + static_cast<int64_t>(n) * pairs_);
     }
   }
-  bool Direct(std::span<const int64_t> ids, const float** cos,
-              const float** sin) const override {
+  bool Direct(std::span<const int64_t> ids, CosSinView* rows) const override {
     for (size_t n = 1; n < ids.size(); ++n) {
       if (ids[n] != ids[n - 1] + 1) return false;
     }
-    *cos = cos_.Packed(ids[0]);
-    *sin = sin_.Packed(ids[0]);
-    return *cos != nullptr && *sin != nullptr;
+    *rows = {.cos = cos_.Packed(ids[0]), .sin = sin_.Packed(ids[0])};
+    return rows->cos != nullptr && rows->sin != nullptr;
   }
   void Doubles(int64_t id, double* cos, double* sin) const override {
     cos_.Read(id, cos);
@@ -115,7 +113,7 @@ class TableSource final : public CosSinSource {
   }
 
  private:
-  GivenTable cos_, sin_;
+  CallerTable cos_, sin_;
   int64_t pairs_;
 };
 

@@ -1,4 +1,5 @@
-// The public functions of rotary.h: checks, and where angles come from.
+// The public functions of rotary.h: checks, and where angles come from (a
+// rotation, a table made once, or tables of the caller's).
 #include "locus/rotary.h"
 
 #include <algorithm>
@@ -15,34 +16,10 @@
 namespace locus {
 namespace {
 
-using kernels::CheckGiven;
-using kernels::CosSinRows;
-using kernels::CosSinSource;
 using kernels::RotateCall;
+using kernels::RotateDirection;
+using kernels::RotationSource;
 using kernels::TableSource;
-using kernels::Turn;
-
-// ------------------------------------------------------------------- sources
-
-// Ids are positions.
-class RotationSource final : public CosSinSource {
- public:
-  // Floats() is for positions among these.
-  RotationSource(const Rotation& rotation, std::span<const int64_t> positions,
-                 int threads)
-      : rotation_(rotation), rows_(rotation, positions, threads) {}
-  void Floats(std::span<const int64_t> ids, float* cos,
-              float* sin) const override {
-    rows_.Fill(ids, cos, sin);
-  }
-  void Doubles(int64_t id, double* cos, double* sin) const override {
-    rotation_.CosSin(id, cos, sin);
-  }
-
- private:
-  const Rotation& rotation_;
-  CosSinRows rows_;
-};
 
 // -------------------------------------------------------------------- checks
 
@@ -50,6 +27,13 @@ void CheckRank(const Tensor& x) {
   if (x.rank() != 4) {
     Fail("rotation needs x [B, H, L, D], got {}", x.Describe());
   }
+}
+
+// first .. first + count - 1.
+std::vector<int64_t> CountFrom(int64_t first, int64_t count) {
+  std::vector<int64_t> ids(static_cast<size_t>(count));
+  std::iota(ids.begin(), ids.end(), first);
+  return ids;
 }
 
 // The ids of the tokens of x: those given, or first .. first + L - 1.
@@ -60,10 +44,8 @@ std::vector<int64_t> TokenIds(const Tensor& x, std::span<const int64_t> given,
   if (count != 0 && count != length && count != tokens) {
     Fail("{} must number {} or {}, got {}", name, length, tokens, count);
   }
-  if (count != 0) return {given.begin(), given.end()};
-  std::vector<int64_t> ids(static_cast<size_t>(length));
-  std::iota(ids.begin(), ids.end(), first);
-  return ids;
+  if (count == 0) return CountFrom(first, length);
+  return {given.begin(), given.end()};
 }
 
 void CheckRows(std::span<const int64_t> ids, int64_t rows) {
@@ -77,7 +59,8 @@ void CheckRows(std::span<const int64_t> ids, int64_t rows) {
 
 // No two elements at one address: each axis steps over all that is inside it.
 // Stricter than needed for some views that nobody makes.
-void CheckNoOverlap(const Tensor& x) {
+void CheckInPlace(const Tensor& x) {
+  CheckRank(x);
   if (x.NumElements() == 0) return;
   std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
   for (size_t a = 0; a < 4; ++a) {
@@ -103,6 +86,7 @@ void CheckNoOverlap(const Tensor& x) {
 // A result like x, in memory of the same order: tokens inside heads, or heads
 // inside tokens. Each is then read and written in one stretch.
 Tensor EmptyLike(const Tensor& x) {
+  CheckRank(x);
   const bool heads_inside =
       x.size(1) > 1 && std::abs(x.strides()[1]) < std::abs(x.strides()[2]);
   if (!heads_inside) return Tensor::Empty(x.dtype(), x.shape());
@@ -110,16 +94,8 @@ Tensor EmptyLike(const Tensor& x) {
       .Transposed(1, 2);
 }
 
-// Which channels of x rotate.
-struct Place {
-  PairLayout layout;
-  int64_t first_channel;
-  int64_t pairs;
-};
-
-void Run(const Tensor& x, const Tensor& out, const Place& place,
-         const CosSinSource& source, std::span<const int64_t> ids, Turn turn,
-         int threads) {
+RotateCall CallOf(const Tensor& x, const Tensor& out, PairLayout layout,
+                  int64_t first_channel, int64_t pairs) {
   RotateCall call{.from = x.Raw(),
                   .to = const_cast<void*>(out.Raw()),
                   .dtype = x.dtype(),
@@ -127,30 +103,30 @@ void Run(const Tensor& x, const Tensor& out, const Place& place,
                   .heads = x.size(1),
                   .length = x.size(2),
                   .dim = x.size(3),
-                  .layout = place.layout,
-                  .first_channel = place.first_channel,
-                  .pairs = place.pairs};
+                  .layout = layout,
+                  .first_channel = first_channel,
+                  .pairs = pairs};
   std::ranges::copy(x.strides(), call.from_stride.begin());
   std::ranges::copy(out.strides(), call.to_stride.begin());
-  kernels::RunRotate(call, source, ids, turn, threads);
+  return call;
 }
 
 void RunRotation(const Tensor& x, const Tensor& out, const Rotation& rotation,
-                 std::span<const int64_t> positions, Turn turn, int threads) {
+                 std::span<const int64_t> positions, RotateDirection direction,
+                 int threads) {
   const std::vector<int64_t> ids =
       TokenIds(x, positions, /*first=*/0, "positions");
   kernels::CheckTokenRotation(rotation, x.size(3), ids);
-  const Place place{.layout = rotation.layout,
-                    .first_channel = rotation.first_channel,
-                    .pairs = rotation.NumPairs()};
   const bool floats = x.dtype() != DType::kF64;
   const RotationSource source(rotation, floats ? ids : std::vector<int64_t>(),
                               NumThreads(threads));
-  Run(x, out, place, source, ids, turn, threads);
+  RunRotate(CallOf(x, out, rotation.layout, rotation.first_channel,
+                   rotation.NumPairs()),
+            source, ids, direction, threads);
 }
 
 void RunTable(const Tensor& x, const Tensor& out, const RotaryTable& table,
-              const RotateOptions& options, Turn turn) {
+              const RotateOptions& options, RotateDirection direction) {
   const int64_t length = x.size(2), tokens = x.size(0) * length;
   const int64_t rows = table.NumRows(), pairs = table.NumPairs();
   const int64_t first = table.first_channel();
@@ -166,8 +142,7 @@ void RunTable(const Tensor& x, const Tensor& out, const RotaryTable& table,
     }
     ids = TokenIds(x, options.rows, options.first_row.value_or(0), "rows");
   } else if (rows == length || rows == tokens) {
-    ids.resize(static_cast<size_t>(rows));
-    std::iota(ids.begin(), ids.end(), 0);
+    ids = CountFrom(0, rows);
   } else {
     Fail(
         "a table of {} rows does not fit {} or {} tokens; rows or first_row "
@@ -176,12 +151,13 @@ void RunTable(const Tensor& x, const Tensor& out, const RotaryTable& table,
   }
   CheckRows(ids, rows);
   const TableSource source(table.cos(), table.sin(), pairs, table.layout());
-  const Place place{
-      .layout = table.layout(), .first_channel = first, .pairs = pairs};
-  Run(x, out, place, source, ids, turn, options.threads);
+  RunRotate(CallOf(x, out, table.layout(), first, pairs), source, ids,
+            direction, options.threads);
 }
 
-Turn TurnOf(bool inverse) { return inverse ? Turn::kInverse : Turn::kForward; }
+RotateDirection DirectionOf(bool inverse) {
+  return inverse ? RotateDirection::kInverse : RotateDirection::kForward;
+}
 
 }  // namespace
 
@@ -189,51 +165,86 @@ Turn TurnOf(bool inverse) { return inverse ? Turn::kInverse : Turn::kForward; }
 
 Tensor Rotate(const Tensor& x, const Rotation& rotation,
               std::span<const int64_t> positions, bool inverse, int threads) {
-  CheckRank(x);
   Tensor out = EmptyLike(x);
-  RunRotation(x, out, rotation, positions, TurnOf(inverse), threads);
+  RunRotation(x, out, rotation, positions, DirectionOf(inverse), threads);
   return out;
 }
 
 void RotateInPlace(Tensor& x, const Rotation& rotation,
                    std::span<const int64_t> positions, bool inverse,
                    int threads) {
-  CheckRank(x);
-  CheckNoOverlap(x);
-  RunRotation(x, x, rotation, positions, TurnOf(inverse), threads);
+  CheckInPlace(x);
+  RunRotation(x, x, rotation, positions, DirectionOf(inverse), threads);
 }
 
 Tensor RotateBackward(const Tensor& d_out, const Rotation& rotation,
                       std::span<const int64_t> positions, int threads) {
-  CheckRank(d_out);
   Tensor d_x = EmptyLike(d_out);
-  RunRotation(d_out, d_x, rotation, positions, Turn::kTranspose, threads);
+  RunRotation(d_out, d_x, rotation, positions, RotateDirection::kTranspose,
+              threads);
   return d_x;
 }
 
 // ------------------------------------------------------------------ by table
 
+RotaryTable::RotaryTable(const Rotation& rotation,
+                         std::span<const int64_t> positions, int threads)
+    : layout_(rotation.layout), first_channel_(rotation.first_channel) {
+  kernels::CheckTokenRotation(
+      rotation, std::max<int64_t>(first_channel_, 0) + rotation.rotary_dim,
+      positions);
+  const int64_t count = static_cast<int64_t>(positions.size());
+  const int64_t pairs = rotation.NumPairs();
+  cos_ = Tensor::Empty(DType::kF32, {count, pairs});
+  sin_ = Tensor::Empty(DType::kF32, {count, pairs});
+  const int workers = NumThreads(threads);
+  RotationSource(rotation, positions, workers)
+      .Floats(positions, cos_.MutableData<float>(), sin_.MutableData<float>(),
+              workers);
+}
+
+RotaryTable RotaryTable::UpTo(const Rotation& rotation, int64_t length,
+                              int threads) {
+  if (length < 0) Fail("a table's length must not be negative, got {}", length);
+  return {rotation, CountFrom(0, length), threads};
+}
+
+RotaryTable::RotaryTable(const Tensor& cos, const Tensor& sin,
+                         PairLayout layout, int64_t rotary_dim,
+                         int64_t first_channel)
+    : layout_(layout), first_channel_(first_channel) {
+  kernels::CheckCallerTable(cos, sin, rotary_dim);
+  if (first_channel < 0) {
+    Fail("the first rotary channel must not be negative, got {}",
+         first_channel);
+  }
+  const int64_t count = cos.size(0), pairs = rotary_dim / 2;
+  const TableSource source(cos, sin, pairs, layout);
+  for (int64_t row = 0; row < count; ++row) source.CheckTwins(row);
+  cos_ = Tensor::Empty(DType::kF32, {count, pairs});
+  sin_ = Tensor::Empty(DType::kF32, {count, pairs});
+  source.Floats(CountFrom(0, count), cos_.MutableData<float>(),
+                sin_.MutableData<float>());
+}
+
 Tensor Rotate(const Tensor& x, const RotaryTable& table,
               const RotateOptions& options) {
-  CheckRank(x);
   Tensor out = EmptyLike(x);
-  RunTable(x, out, table, options, TurnOf(options.inverse));
+  RunTable(x, out, table, options, DirectionOf(options.inverse));
   return out;
 }
 
 void RotateInPlace(Tensor& x, const RotaryTable& table,
                    const RotateOptions& options) {
-  CheckRank(x);
-  CheckNoOverlap(x);
-  RunTable(x, x, table, options, TurnOf(options.inverse));
+  CheckInPlace(x);
+  RunTable(x, x, table, options, DirectionOf(options.inverse));
 }
 
 Tensor RotateBackward(const Tensor& d_out, const RotaryTable& table,
                       const RotateOptions& options) {
-  CheckRank(d_out);
   if (options.inverse) Fail("RotateBackward is of Rotate, not of its inverse");
   Tensor d_x = EmptyLike(d_out);
-  RunTable(d_out, d_x, table, options, Turn::kTranspose);
+  RunTable(d_out, d_x, table, options, RotateDirection::kTranspose);
   return d_x;
 }
 
@@ -244,7 +255,7 @@ Tensor RotateWith(const Tensor& x, const Tensor& cos, const Tensor& sin,
   CheckRank(x);
   const int64_t rotary_dim =
       options.rotary_dim == 0 ? x.size(3) : options.rotary_dim;
-  CheckGiven(cos, sin, rotary_dim);
+  kernels::CheckCallerTable(cos, sin, rotary_dim);
   if (rotary_dim > x.size(3)) {
     Fail("rotary channels 0 .. {} do not fit a head of {}", rotary_dim - 1,
          x.size(3));
@@ -252,12 +263,11 @@ Tensor RotateWith(const Tensor& x, const Tensor& cos, const Tensor& sin,
   const std::vector<int64_t> ids =
       TokenIds(x, options.positions, /*first=*/0, "positions");
   CheckRows(ids, cos.size(0));
-  const Place place{
-      .layout = layout, .first_channel = 0, .pairs = rotary_dim / 2};
-  const TableSource source(cos, sin, place.pairs, layout);
+  const TableSource source(cos, sin, rotary_dim / 2, layout);
   for (int64_t id : ids) source.CheckTwins(id);
   Tensor out = EmptyLike(x);
-  Run(x, out, place, source, ids, TurnOf(options.inverse), options.threads);
+  RunRotate(CallOf(x, out, layout, /*first_channel=*/0, rotary_dim / 2), source,
+            ids, DirectionOf(options.inverse), options.threads);
   return out;
 }
 

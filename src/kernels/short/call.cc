@@ -5,7 +5,7 @@
 
 #include "core/buffer.h"
 #include "kernels/decode/decode.h"
-#include "kernels/rotary/token_table.h"
+#include "kernels/rotary/angles.h"
 #include "kernels/short/short.h"
 
 namespace locus::kernels {

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "kernels/rotary/pairs-inl.h"
+#include "kernels/rotary/rotate_row-inl.h"
 #include "kernels/short/rows-inl.h"
 #include "kernels/short/short.h"
 #include "kernels/terms/offset_rows-inl.h"
@@ -87,9 +87,8 @@ struct Plan {
               float* row) const {
     if (call.terms.rotate) {
       const Rotation& r = *call.terms.rotate;
-      const int64_t pairs = r.NumPairs();
-      RotateRowInPlace(row + r.first_channel, cos + token * pairs,
-                       sin + token * pairs, pairs, r.layout, /*back=*/false);
+      const int64_t at = token * r.NumPairs();
+      RotateRow(r, cos + at, sin + at, row, row);
     }
     std::fill(row + depth, row + padded, 0.0F);
   }

@@ -1,4 +1,4 @@
-// Rows in and out: of any element type, as floats, and turned.
+// Rows in and out: of any element type, as floats.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -6,43 +6,38 @@
 
 #include "core/fail.h"
 #include "kernels/plan/call.h"
-#include "kernels/rotary/token_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/rows.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 //
-#include "kernels/rotary/pairs-inl.h"
+#include "kernels/simd/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-template <DType kFrom, DType kTo, typename T, typename U>
-HWY_INLINE void Convert(const T* from, int64_t count, U* to) {
+template <typename From, typename To>
+HWY_INLINE void Convert(const From* from, int64_t count, To* to) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t n = 0;
   for (; n + lanes <= count; n += lanes) {
-    StoreAs<kTo>(d, LoadAs<kFrom>(d, from + n), to + n);
+    Demote(d, Promote(d, from + n), to + n);
   }
-  for (; n < count; ++n) StoreAs<kTo>(d1, LoadAs<kFrom>(d1, from + n), to + n);
+  for (; n < count; ++n) Demote(d1, Promote(d1, from + n), to + n);
 }
 
-// `count` numbers of dtype, kBF16 or kF16, as floats and back.
-void WidenRow(const uint16_t* from, int64_t count, DType dtype, float* to) {
-  dtype == DType::kBF16 ? Convert<DType::kBF16, DType::kF32>(from, count, to)
-                        : Convert<DType::kF16, DType::kF32>(from, count, to);
+// `count` numbers of dtype as floats and back.
+void PromoteRow(const void* from, int64_t count, DType dtype, float* to) {
+  WithType(dtype, [&]<typename T>() {
+    Convert(static_cast<const T*>(from), count, to);
+  });
 }
-void NarrowRow(const float* from, int64_t count, DType dtype, uint16_t* to) {
-  dtype == DType::kBF16 ? Convert<DType::kF32, DType::kBF16>(from, count, to)
-                        : Convert<DType::kF32, DType::kF16>(from, count, to);
-}
-
-void TurnRow(float* x, const float* cos, const float* sin, int64_t pairs,
-             PairLayout layout) {
-  RotateRowInPlace(x, cos, sin, pairs, layout, /*back=*/false);
+void DemoteRow(const float* from, int64_t count, DType dtype, void* to) {
+  WithType(dtype,
+           [&]<typename T>() { Convert(from, count, static_cast<T*>(to)); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -52,11 +47,18 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace locus {
-HWY_EXPORT(WidenRow);
-HWY_EXPORT(NarrowRow);
-HWY_EXPORT(TurnRow);
+HWY_EXPORT(PromoteRow);
+HWY_EXPORT(DemoteRow);
 
 namespace kernels {
+namespace {
+
+template <typename T, typename U>
+void CopyStrided(const T* src, int64_t step, int64_t count, U* dst) {
+  for (int64_t d = 0; d < count; ++d) dst[d] = static_cast<U>(src[d * step]);
+}
+
+}  // namespace
 
 Rows::Rows(const Tensor& t)
     : data_(t.Raw()), dtype_(t.dtype()), dim_(t.size(3)) {
@@ -64,81 +66,36 @@ Rows::Rows(const Tensor& t)
 }
 
 void Rows::Load(int64_t b, int64_t h, int64_t i, float* dst) const {
-  const int64_t at = b * stride_[0] + h * stride_[1] + i * stride_[2];
-  const int64_t step = stride_[3];
-  switch (dtype_) {
-    case DType::kF32: {
-      const float* src = static_cast<const float*>(data_) + at;
-      if (step == 1) {
-        std::memcpy(dst, src, static_cast<size_t>(dim_) * sizeof(float));
-      } else {
-        for (int64_t d = 0; d < dim_; ++d) dst[d] = src[d * step];
-      }
-      break;
-    }
-    case DType::kF64: {
-      const double* src = static_cast<const double*>(data_) + at;
-      for (int64_t d = 0; d < dim_; ++d) {
-        dst[d] = static_cast<float>(src[d * step]);
-      }
-      break;
-    }
-    case DType::kBF16:
-    case DType::kF16: {
-      const uint16_t* src = static_cast<const uint16_t*>(data_) + at;
-      if (step == 1) {
-        HWY_DYNAMIC_DISPATCH(WidenRow)(src, dim_, dtype_, dst);
-        break;
-      }
-      uint16_t adjacent[64];
-      constexpr int64_t kMost = static_cast<int64_t>(std::size(adjacent));
-      for (int64_t first = 0; first < dim_; first += kMost) {
-        const int64_t count = std::min(kMost, dim_ - first);
-        for (int64_t d = 0; d < count; ++d) {
-          adjacent[d] = src[(first + d) * step];
-        }
-        HWY_DYNAMIC_DISPATCH(WidenRow)(adjacent, count, dtype_, dst + first);
-      }
-      break;
-    }
+  const int64_t row = i * stride_[2], step = stride_[3];
+  if (dtype_ == DType::kF64) {
+    return CopyStrided(Head<double>(b, h) + row, step, dim_, dst);
+  }
+  if (dtype_ == DType::kF32) {
+    const float* src = Head<float>(b, h) + row;
+    if (step != 1) return CopyStrided(src, step, dim_, dst);
+    std::memcpy(dst, src, static_cast<size_t>(dim_) * sizeof(float));
+    return;
+  }
+  const uint16_t* src = Head<uint16_t>(b, h) + row;
+  if (step == 1) {
+    return HWY_DYNAMIC_DISPATCH(PromoteRow)(src, dim_, dtype_, dst);
+  }
+  uint16_t adjacent[64];
+  constexpr int64_t kMost = static_cast<int64_t>(std::size(adjacent));
+  for (int64_t first = 0; first < dim_; first += kMost) {
+    const int64_t count = std::min(kMost, dim_ - first);
+    CopyStrided(src + first * step, step, count, adjacent);
+    HWY_DYNAMIC_DISPATCH(PromoteRow)(adjacent, count, dtype_, dst + first);
   }
 }
 
 void StoreFloats(const float* src, int64_t count, DType dtype, void* dst) {
-  switch (dtype) {
-    case DType::kF32:
-      std::memcpy(dst, src, static_cast<size_t>(count) * sizeof(float));
-      break;
-    case DType::kF64:
-      std::copy_n(src, count, static_cast<double*>(dst));
-      break;
-    case DType::kBF16:
-    case DType::kF16:
-      HWY_DYNAMIC_DISPATCH(NarrowRow)
-      (src, count, dtype, static_cast<uint16_t*>(dst));
-      break;
-  }
-}
-
-void RotateRow(const Rotation& rotation, const RotationTable& table, int64_t i,
-               float* x) {
-  const int64_t pairs = rotation.NumPairs(), at = i * pairs;
-  HWY_DYNAMIC_DISPATCH(TurnRow)
-  (x + rotation.first_channel, table.cos.data() + at, table.sin.data() + at,
-   pairs, rotation.layout);
-}
-
-void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
-  const int64_t at = row * dim;
-  switch (t.dtype()) {
-    case DType::kF32:
-      StoreFloats(src, dim, t.dtype(), t.MutableData<float>() + at);
-      break;
-    case DType::kF64:
-      StoreFloats(src, dim, t.dtype(), t.MutableData<double>() + at);
-      break;
-    default:
-      StoreFloats(src, dim, t.dtype(), t.MutableData<uint16_t>() + at);
+  if (dtype == DType::kF64) {
+    std::copy_n(src, count, static_cast<double*>(dst));
+  } else if (dtype == DType::kF32) {
+    std::memcpy(dst, src, static_cast<size_t>(count) * sizeof(float));
+  } else {
+    HWY_DYNAMIC_DISPATCH(DemoteRow)(src, count, dtype, dst);
   }
 }
 

@@ -1,6 +1,6 @@
 // Rows that are read once, straight from where they lie: dot products of a few
 // queries with many keys, and weighted sums of many values. Storage types are
-// converted in registers. Included once a SIMD target.
+// converted in registers. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_
 #undef LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_
@@ -10,38 +10,20 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/simd/convert-inl.h"
 #include "kernels/simd/product-inl.h"
+#include "kernels/simd/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// One vector of floats from any storage type.
-HWY_INLINE VF LoadFloats(const float* p) { return hn::LoadU(kDF, p); }
-HWY_INLINE VF LoadFloats(const hwy::bfloat16_t* p) {
-  return Widen<DType::kBF16>(kDF, reinterpret_cast<const uint16_t*>(p));
-}
-HWY_INLINE VF LoadFloats(const hwy::float16_t* p) {
-  return Widen<DType::kF16>(kDF, reinterpret_cast<const uint16_t*>(p));
-}
+using kernels::Rows;
 
-// Two vectors at a time, the order of which is the storage type's own: bf16
-// comes as even and odd elements, see WidenPart. kPart 0 or 1 of the elements
-// from p on.
-template <size_t kPart, typename T>
-HWY_INLINE VF LoadPart(const T* p) {
-  if constexpr (std::is_same_v<T, hwy::bfloat16_t>) {
-    return WidenPart<kPart>(kDF, reinterpret_cast<const uint16_t*>(p));
-  }
-  return LoadFloats(p + kPart * kLanes);
-}
-
-// Puts x [dim] into the order of LoadPart, and back. An odd vector at the end
-// stays as it is.
+// Puts x [dim] into the order of PromotePart, and back. An odd vector at the
+// end stays as it is.
 constexpr int64_t kPaired = 2 * kLanesI;
 inline void ToParts(int64_t dim, float* x) { ToPartOrder(kDF, x, dim, x); }
 inline void FromParts(int64_t dim, float* x) {
@@ -74,7 +56,7 @@ struct RowsOf {
   const int64_t* source;
 };
 
-// Asks for kVectors vectors, `far` and `near` elements after p.
+// Prefetches kVectors vectors, `far` and `near` elements after p.
 template <size_t kVectors, typename T>
 HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
   constexpr int64_t kBytes =
@@ -86,7 +68,38 @@ HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
   }
 }
 
-// Elements of a cache line, at least two vectors: what is asked for at once.
+// Row (b, h, i) as floats, padded with zeros to `padded`.
+inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
+                     int64_t padded, float* to) {
+  const int64_t dim = rows.dim();
+  if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kLanesI) {
+    rows.Load(b, h, i, to);
+  } else {
+    WithType(rows.dtype(), [&]<typename T>() {
+      const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
+      const RowsOf<T> row{from, rows.row_stride(), nullptr};
+      const int64_t far = row.Far(dim), near = 4 * row.stride;
+      for (int64_t d = 0; d + kLanesI < dim; d += kLanesI) {
+        FetchVectors<1>(from + d, far, near);
+        hn::StoreU(Promote(kDF, from + d), kDF, to + d);
+      }
+      // The last vector ends where the row ends.
+      hn::StoreU(Promote(kDF, from + dim - kLanesI), kDF, to + dim - kLanesI);
+    });
+  }
+  std::fill(to + dim, to + padded, 0.0F);
+}
+
+// a . b over whole vectors.
+inline float Dot(const float* a, const float* b, int64_t dim) {
+  VF sum = hn::Zero(kDF);
+  for (int64_t d = 0; d < dim; d += kLanesI) {
+    sum = hn::MulAdd(hn::LoadU(kDF, a + d), hn::LoadU(kDF, b + d), sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(kDF, sum));
+}
+
+// Elements of a cache line, at least two vectors: what is prefetched at once.
 template <typename T>
 constexpr int64_t kLineOf = std::max(kPaired,
                                      int64_t{64} /
@@ -156,7 +169,7 @@ HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
   VF x[kK];
 #pragma GCC unroll 4
   for (size_t n = 0; n < kK; ++n) {
-    x[n] = InRegister(LoadPart<kPart>(keys[n] + d));
+    x[n] = InRegister(PromotePart<kPart>(kDF, keys[n] + d));
   }
 #pragma GCC unroll 4
   for (size_t r = 0; r < kR; ++r) {
@@ -169,7 +182,7 @@ HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
 }
 
 // s[r][0 .. kK) = q[r] . keys[0 .. kK) for kR queries; depth in whole vectors.
-// kFetch: also asks for the keys `far` and `near` elements later.
+// kFetch: also prefetches the keys `far` and `near` elements later.
 template <size_t kR, size_t kK, bool kFetch, typename T>
 HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
                         int64_t ldq, int64_t depth, int64_t far, int64_t near,
@@ -211,7 +224,7 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
       const VF y = hn::LoadU(kDF, q + static_cast<int64_t>(r) * ldq + d);
 #pragma GCC unroll 4
       for (size_t n = 0; n < kK; ++n) {
-        acc[r][n] = hn::MulAdd(LoadFloats(keys[n] + d), y, acc[r][n]);
+        acc[r][n] = hn::MulAdd(Promote(kDF, keys[n] + d), y, acc[r][n]);
       }
     }
   }
@@ -265,7 +278,7 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
 // Calls f.operator()<kR, kFetch>(j, stop, r) for keys [j, stop) and rows
 // [r, r + kR) of all. Few keys at a time, so that what the first rows have
 // brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB. The
-// first rows ask for later keys; so do the last few, which find them on their
+// first rows prefetch later keys; so do the last few, which find them on their
 // way.
 constexpr int64_t kKeysInL1 = 32;
 template <bool kFetch, typename F>
@@ -326,9 +339,9 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
 #pragma GCC unroll 4
     for (size_t c = 0; c < kC; ++c) {
       const T* at = v + c / 2 * static_cast<size_t>(kPaired);
-      x[c] = kC == 1      ? LoadFloats(v)
-             : c % 2 == 0 ? LoadPart<0>(at)
-                          : LoadPart<1>(at);
+      x[c] = kC == 1      ? Promote(kDF, v)
+             : c % 2 == 0 ? PromotePart<0>(kDF, at)
+                          : PromotePart<1>(kDF, at);
     }
 #pragma GCC unroll 4
     for (size_t r = 0; r < kR; ++r) {
@@ -359,7 +372,7 @@ HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   const int64_t near = 8 * values.stride;
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {
-    // The second half of a line has been asked for with the first.
+    // The second half of a line has been prefetched with the first.
     if (c % kLineOf<T> == 0) {
       AddColumns<kR, kShared<kR>, kFetch>(values, begin, end, p, ldp, c, far,
                                           near, out + c, ldo);

@@ -1,4 +1,4 @@
-// bf16 and f16 as storage, seen through rotation: widened, turned, narrowed.
+// bf16 and f16 as storage, seen through rotation: promoted, rotated, demoted.
 #include "kernels/compare.h"
 #include "locus/rotary.h"
 
@@ -16,7 +16,7 @@ Rotation Example(PairLayout layout, int64_t pairs) {
 }
 
 // NaN and infinity stay in their pair.
-TEST(NarrowTest, BadNumbersStayInTheirPair) {
+TEST(ConvertTest, BadNumbersStayInTheirPair) {
   OnEveryTarget([] {
     for (DType dtype : kAll) {
       for (double bad : {double{INFINITY}, double{-INFINITY}, double{NAN}}) {
@@ -60,9 +60,9 @@ void ForEachForm(const F& f) {
   });
 }
 
-// Every 16-bit number passes through position 0 unchanged: it is widened and
-// narrowed again. NaN stays NaN.
-TEST(NarrowTest, NumbersSurvivePositionZero) {
+// Every 16-bit number passes through position 0 unchanged: it is promoted and
+// demoted again. NaN stays NaN.
+TEST(ConvertTest, NumbersSurvivePositionZero) {
   ForEachForm([](DType dtype, const Rotation& r) {
     const Tensor x = Patterns(dtype, 1 << 16, r);
     const Tensor y = Rotate(x, r, Positions(static_cast<size_t>(x.size(2)), 0));
@@ -81,10 +81,10 @@ TEST(NarrowTest, NumbersSurvivePositionZero) {
   });
 }
 
-// Narrowing rounds as Tensor::To does: to nearest, ties to even, to infinity.
-TEST(NarrowTest, RoundsLikeTensors) {
+// Demoting rounds as Tensor::To does: to nearest, ties to even, to infinity.
+TEST(ConvertTest, RoundsLikeTensors) {
   ForEachForm([](DType dtype, Rotation r) {
-    // The product of a narrow number and the gain is exact in float32. f16
+    // The product of a 16-bit number and the gain is exact in float32. f16
     // numbers then fall between subnormals, on ties among others; twice the
     // largest overflows.
     for (int shift : {-20, -14, -3, 1}) {

@@ -1,11 +1,11 @@
-// Angles of keys that are rotated while they are read. Included once a SIMD
-// target.
-#if defined(LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_) == \
+// Angles of keys that are rotated while they are read, by spans of consecutive
+// positions. Compiled once per SIMD target.
+#if defined(LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
-#ifdef LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
-#undef LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#ifdef LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_
+#undef LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_
 #else
-#define LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#define LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_
 #endif
 
 #include <cmath>
@@ -24,13 +24,13 @@ namespace stream {
 
 // How keys meet the rotation.
 //  kNone      nothing rotates
-//  kDone      they are stored rotated: queries turn by their own position
-//  kRelative  key n0 + t of a span turns by t, queries by m - n0: one small
+//  kDone      they are stored rotated: queries rotate by their own position
+//  kRelative  key n0 + t of a span rotates by t, queries by m - n0: one small
 //             table serves every span
-//  kAbsolute  both turn by their own position, by a table as long as the keys:
-//             for angles that do not add up (float32, several axes) and for
-//             scattered positions
-enum class Turn { kNone, kDone, kRelative, kAbsolute };
+//  kAbsolute  both rotate by their own position, by a table as long as the
+//             keys: for angles that do not add up (float32, several axes) and
+//             for scattered positions
+enum class KeyRotation { kNone, kDone, kRelative, kAbsolute };
 
 // Keys of consecutive positions that share the angles of the queries: 64 keys
 // make the table of a span, 64 x 64 pairs, 32 KiB at D = 128.
@@ -54,7 +54,7 @@ inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
 }
 
 // Key t of a span, t = 0 .. 63: [kSpanKeys][2][pairs], cosines before sines.
-// With t = 8 u + w, the angles of 8 u turned by those of w, in float64: 16
+// With t = 8 u + w, the angles of 8 u plus those of w, in float64: 16
 // evaluations make 64 rows.
 inline FloatBuffer SpanKeyAngles(const Rotation& r) {
   constexpr int64_t kStep = 8;
@@ -122,4 +122,4 @@ inline FloatBuffer SpanQueryAngles(const Rotation& r,
 }  // namespace locus
 HWY_AFTER_NAMESPACE();
 
-#endif  // LOCUS_SRC_KERNELS_DECODE_ANGLES_INL_H_
+#endif  // LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_

@@ -3,18 +3,26 @@
 #include "locus/rotary.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/rotary/pairs_test.cc"
+#define HWY_TARGET_INCLUDE "kernels/rotary/rotate_row_test.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 //
-#include "kernels/rotary/pairs-inl.h"
+#include "kernels/rotary/rotate_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-void OneRow(float* x, const float* cos, const float* sin, int64_t pairs,
-            PairLayout layout, bool back) {
-  RotateRowInPlace(x, cos, sin, pairs, layout, back);
+void OneRow(const Rotation& rotation, const float* cos, const float* sin,
+            bool back, float* x) {
+  RotateRow(rotation, cos, sin, x, x, back);
+}
+
+// A row of another storage type, as floats.
+void StoredRow(const Rotation& rotation, const float* cos, const float* sin,
+               const Tensor& x, float* y) {
+  WithType(x.dtype(), [&]<typename T>() {
+    RotateRow(rotation, cos, sin, static_cast<const T*>(x.Raw()), y);
+  });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -25,6 +33,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace locus {
 HWY_EXPORT(OneRow);
+HWY_EXPORT(StoredRow);
 
 namespace testing {
 namespace {
@@ -45,8 +54,18 @@ TEST(RotateRowTest, HasTheBitsOfRotate) {
         for (bool back : {false, true}) {
           std::vector<float> row(x.Data<float>(), x.Data<float>() + 2 * pairs);
           HWY_DYNAMIC_DISPATCH(OneRow)
-          (row.data(), cos, sin, pairs, layout, back);
+          (r, cos, sin, back, row.data());
           const Tensor y = back ? RotateBackward(x, table) : Rotate(x, table);
+          for (size_t d = 0; d < row.size(); ++d) {
+            EXPECT_EQ(row[d], y.Data<float>()[d]) << "channel " << d;
+          }
+        }
+        // Promoted on the way, the same as promoted before.
+        for (DType dtype : {DType::kBF16, DType::kF16}) {
+          const Tensor stored = x.To(dtype);
+          std::vector<float> row(static_cast<size_t>(2 * pairs));
+          HWY_DYNAMIC_DISPATCH(StoredRow)(r, cos, sin, stored, row.data());
+          const Tensor y = Rotate(stored.To(DType::kF32), table);
           for (size_t d = 0; d < row.size(); ++d) {
             EXPECT_EQ(row[d], y.Data<float>()[d]) << "channel " << d;
           }

@@ -1,0 +1,182 @@
+// Rotates the pairs of one row with SIMD:
+//   (a, b) -> (a cos - b sin, b cos + a sin)
+// A pair has the same bits whatever the vectors and tables it is rotated with:
+// a product, then a multiply-add. Compiled once per SIMD target.
+#if defined(LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_
+#undef LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "kernels/rotary/angles.h"
+#include "kernels/simd/convert-inl.h"
+#include "locus/terms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+// A destination of non-temporal stores: whole vectors, aligned as such, that
+// other threads see after hwy::FlushStream.
+struct Streamed {
+  Streamed operator+(int64_t n) const { return {to + n}; }
+  float* to;
+};
+template <class D>
+HWY_INLINE void Demote(D d, hn::Vec<D> v, Streamed y) {
+  hn::Stream(v, d, y.to);
+}
+template <class D>
+HWY_INLINE void DemotePairs(D d, hn::Vec<D> a, hn::Vec<D> b, Streamed y) {
+  HWY_ALIGN float both[2 * HWY_LANES(float)];
+  hn::StoreInterleaved2(a, b, d, both);
+  hn::Stream(hn::Load(d, both), d, y.to);
+  hn::Stream(hn::Load(d, both + hn::Lanes(d)), d, y.to + hn::Lanes(d));
+}
+
+// A vector of pairs by cos and sin [pairs]; kBack: by the transpose.
+template <bool kBack, class D>
+HWY_INLINE void RotateVectors(D d, const float* cos, const float* sin,
+                              hn::Vec<D>& a, hn::Vec<D>& b) {
+  const auto c = hn::LoadU(d, cos);
+  const auto s = hn::LoadU(d, sin);
+  const auto ac = hn::Mul(a, c);
+  const auto bc = hn::Mul(b, c);
+  const auto u = kBack ? hn::MulAdd(b, s, ac) : hn::NegMulAdd(b, s, ac);
+  b = kBack ? hn::NegMulAdd(a, s, bc) : hn::MulAdd(a, s, bc);
+  a = u;
+}
+
+// Spans rotate pairs [p, pairs) of x into y, which may be x, as far as whole
+// vectors of D reach, and return the first pair left.
+template <PairLayout kLayout, bool kBack, class D, typename From, typename To>
+HWY_INLINE int64_t RotateSpan(D d, const From* x, const float* cos,
+                              const float* sin, int64_t p, int64_t pairs,
+                              To y) {
+  constexpr bool kHalves = kLayout == PairLayout::kHalves;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  for (; p + step <= pairs; p += step) {
+    hn::Vec<D> a, b;
+    if constexpr (kHalves) {
+      a = Promote(d, x + p);
+      b = Promote(d, x + pairs + p);
+    } else {
+      PromotePairs(d, x + 2 * p, a, b);
+    }
+    RotateVectors<kBack>(d, cos + p, sin + p, a, b);
+    if constexpr (kHalves) {
+      Demote(d, a, y + p);
+      Demote(d, b, y + pairs + p);
+    } else {
+      DemotePairs(d, a, b, y + 2 * p);
+    }
+  }
+  return p;
+}
+
+// The 2 * pairs channels at x, from pair p on.
+template <PairLayout kLayout, bool kBack = false, typename From, typename To>
+HWY_INLINE void RotateChannels(const From* x, const float* cos,
+                               const float* sin, int64_t p, int64_t pairs,
+                               To y) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 4> d4;
+  const hn::CappedTag<float, 1> d1;
+  p = RotateSpan<kLayout, kBack>(d, x, cos, sin, p, pairs, y);
+  p = RotateSpan<kLayout, kBack>(d4, x, cos, sin, p, pairs, y);
+  RotateSpan<kLayout, kBack>(d1, x, cos, sin, p, pairs, y);
+}
+
+// The same for halves of bf16, two vectors at a time, by tables in ToPartOrder.
+HWY_INLINE void RotateParts(const hwy::bfloat16_t* x, const float* cos,
+                            const float* sin, int64_t pairs,
+                            hwy::bfloat16_t* y) {
+  const hn::ScalableTag<float> d;
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
+  int64_t p = 0;
+  for (; p + 2 * step <= pairs; p += 2 * step) {
+    auto a0 = PromotePart<0>(d, x + p), a1 = PromotePart<1>(d, x + p);
+    auto b0 = PromotePart<0>(d, x + pairs + p),
+         b1 = PromotePart<1>(d, x + pairs + p);
+    RotateVectors</*kBack=*/false>(d, cos + p, sin + p, a0, b0);
+    RotateVectors</*kBack=*/false>(d, cos + p + step, sin + p + step, a1, b1);
+    DemoteParts(d, a0, a1, y + p);
+    DemoteParts(d, b0, b1, y + pairs + p);
+  }
+  RotateChannels<PairLayout::kHalves>(x, cos, sin, p, pairs, y);
+}
+
+// The same for interleaved pairs by tables as long as the row, cos, cos and
+// -sin, sin for a pair: (a, b) * (cos, cos) + (b, a) * (-sin, sin). One shuffle
+// instead of six.
+#if HWY_TARGET != HWY_SCALAR  // which has no two lanes
+template <class D, typename T>
+HWY_INLINE int64_t SwapSpan(D d, const T* x, const float* cos, const float* sin,
+                            int64_t p, int64_t pairs, T* y) {
+  const int64_t step = static_cast<int64_t>(hn::Lanes(d)) / 2;
+  for (; p + step <= pairs; p += step) {
+    const auto ab = Promote(d, x + 2 * p);
+    const auto abc = hn::Mul(ab, hn::LoadU(d, cos + 2 * p));
+    const auto ba = hn::Reverse2(d, ab);
+    Demote(d, hn::MulAdd(ba, hn::LoadU(d, sin + 2 * p), abc), y + 2 * p);
+  }
+  return p;
+}
+#endif
+template <typename T>
+HWY_INLINE void RotateSwapped(const T* x, const float* cos, const float* sin,
+                              int64_t pairs, T* y) {
+  int64_t p = 0;
+#if HWY_TARGET != HWY_SCALAR
+  p = SwapSpan(hn::ScalableTag<float>(), x, cos, sin, p, pairs, y);
+  p = SwapSpan(hn::CappedTag<float, 4>(), x, cos, sin, p, pairs, y);
+#endif
+  const hn::CappedTag<float, 1> d;
+  for (int64_t n = 2 * p; n < 2 * pairs; n += 2) {
+    const auto a = Promote(d, x + n), b = Promote(d, x + n + 1);
+    const auto ac = hn::Mul(a, hn::LoadU(d, cos + n));
+    const auto bc = hn::Mul(b, hn::LoadU(d, cos + n + 1));
+    Demote(d, hn::MulAdd(b, hn::LoadU(d, sin + n), ac), y + n);
+    Demote(d, hn::MulAdd(a, hn::LoadU(d, sin + n + 1), bc), y + n + 1);
+  }
+}
+
+// Rotates the channels of `rotation` in a row x by cos and sin [pairs] into
+// row y, which may be x; others are left alone. `back` gives the transpose, for
+// gradients. The same bits as locus::Rotate.
+template <typename T>
+HWY_INLINE void RotateRow(const Rotation& rotation, const float* cos,
+                          const float* sin, const T* x, float* y,
+                          bool back = false) {
+  constexpr PairLayout kHalves = PairLayout::kHalves,
+                       kInterleaved = PairLayout::kInterleaved;
+  const int64_t pairs = rotation.NumPairs();
+  x += rotation.first_channel;
+  y += rotation.first_channel;
+  if (rotation.layout == kHalves) {
+    back ? RotateChannels<kHalves, true>(x, cos, sin, 0, pairs, y)
+         : RotateChannels<kHalves, false>(x, cos, sin, 0, pairs, y);
+  } else {
+    back ? RotateChannels<kInterleaved, true>(x, cos, sin, 0, pairs, y)
+         : RotateChannels<kInterleaved, false>(x, cos, sin, 0, pairs, y);
+  }
+}
+
+// The same in place, by token i of a table.
+inline void RotateRow(const Rotation& rotation,
+                      const kernels::RotationTable& table, int64_t i, float* x,
+                      bool back = false) {
+  const int64_t at = i * rotation.NumPairs();
+  RotateRow(rotation, table.cos.data() + at, table.sin.data() + at, x, x, back);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_
