@@ -156,8 +156,11 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 // Joins the results of the same queries over two disjoint sets of keys: what
 // one call over all of them gives. Both need lse. So attention may be split
-// over keys, cached or on other machines, and put together in any order.
-AttentionResult Merge(const AttentionResult& a, const AttentionResult& b);
+// over keys, cached or on other machines, and put together in any order. Where
+// neither saw a key the result is zeros and lse = -inf; a NaN stays one.
+// threads = 0: all of the machine's; results do not depend on it.
+AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
+                      int threads = 0);
 
 struct AttentionGrads {
   Tensor d_q;  // in the shapes and types of q, k and v

@@ -1,57 +1,125 @@
-// Partial softmaxes put together.
+// Partial softmaxes put together:
 //
 //   lse = log(e^lse_a + e^lse_b),   out = e^(lse_a - lse) a + e^(lse_b - lse) b
+//
+// The two shares of a row in float64, its elements with SIMD.
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "core/buffer.h"
 #include "core/fail.h"
-#include "kernels/plan/call.h"
+#include "core/threads.h"
+#include "kernels/simd/rows.h"
 #include "locus/attention.h"
 
-namespace locus {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/terms/merge.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+//
+#include "kernels/simd/convert-inl.h"
 
-AttentionResult Merge(const AttentionResult& a, const AttentionResult& b) {
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+// out = share_a a + share_b b, each [dim]; out may be a or b.
+template <typename T>
+HWY_INLINE void MixRow(const T* a, const T* b, float share_a, float share_b,
+                       int64_t dim, T* out) {
+  const auto mix = [=](auto d, int64_t n) HWY_ATTR {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto wa = hn::Set(d, share_a), wb = hn::Set(d, share_b);
+    for (; n + lanes <= dim; n += lanes) {
+      const auto first = hn::Mul(wa, Promote(d, a + n));
+      Demote(d, hn::MulAdd(wb, Promote(d, b + n), first), out + n);
+    }
+    return n;
+  };
+  mix(hn::CappedTag<float, 1>(), mix(hn::ScalableTag<float>(), 0));
+}
+
+void MixAny(DType dtype, const void* a, const void* b, float share_a,
+            float share_b, int64_t dim, void* out) {
+  WithType(dtype, [&]<typename T>() {
+    MixRow(static_cast<const T*>(a), static_cast<const T*>(b), share_a, share_b,
+           dim, static_cast<T*>(out));
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace locus {
+HWY_EXPORT(MixAny);
+
+AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
+                      int threads) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
   const Tensor& x = a.out;
   if (x.rank() != 4 || b.out.shape() != x.shape() ||
       b.out.dtype() != x.dtype()) {
     Fail("results to merge must be alike, got {} and {}", x.Describe(),
          b.out.Describe());
   }
-  const std::vector<int64_t> rows_shape = {x.size(0), x.size(1), x.size(2)};
+  const int64_t heads = x.size(1), length = x.size(2), dim = x.size(3);
+  const std::vector<int64_t> rows_shape = {x.size(0), heads, length};
   if (a.lse.shape() != rows_shape || b.lse.shape() != rows_shape) {
     Fail("results to merge need lse [{}], got {} and {}",
          fmt::join(rows_shape, ", "), a.lse.Describe(), b.lse.Describe());
   }
-  AttentionResult merged{.out = Tensor::Zeros(x.dtype(), x.shape()),
-                         .lse = Tensor::Zeros(DType::kF32, rows_shape)};
-  const kernels::Rows rows_a(x), rows_b(b.out);
-  const int64_t dim = x.size(3);
-  std::vector<float> from_a(static_cast<size_t>(dim)), from_b(from_a);
+  AttentionResult merged{.out = Tensor::Empty(x.dtype(), x.shape()),
+                         .lse = Tensor::Empty(DType::kF32, rows_shape)};
   float* lse = merged.lse.MutableData<float>();
-  int64_t row = 0;
-  for (int64_t batch = 0; batch < x.size(0); ++batch) {
-    for (int64_t h = 0; h < x.size(1); ++h) {
-      for (int64_t i = 0; i < x.size(2); ++i, ++row) {
-        const double la = a.lse.At(batch, h, i), lb = b.lse.At(batch, h, i);
-        const double max = std::max(la, lb);
-        if (max == -std::numeric_limits<double>::infinity()) {
-          lse[row] = static_cast<float>(max);  // neither saw a key: zeros
-          continue;
-        }
-        const double wa = std::exp(la - max), wb = std::exp(lb - max);
-        rows_a.Load(batch, h, i, from_a.data());
-        rows_b.Load(batch, h, i, from_b.data());
-        const float share_a = static_cast<float>(wa / (wa + wb));
-        const float share_b = static_cast<float>(wb / (wa + wb));
-        for (size_t d = 0; d < from_a.size(); ++d) {
-          from_a[d] = share_a * from_a[d] + share_b * from_b[d];
-        }
-        kernels::StoreRow(merged.out, row, from_a.data(), dim);
-        lse[row] = static_cast<float>(max + std::log(wa + wb));
-      }
+  const kernels::Rows rows_a(x), rows_b(b.out);
+  const bool adjacent =
+      x.dtype() != DType::kF64 && rows_a.unit_stride() && rows_b.unit_stride();
+  const int64_t rows = merged.lse.NumElements();
+  // Rows of a task: 64 KiB of floats, far more than handing it out costs.
+  const int64_t step = std::max<int64_t>(16384 / std::max<int64_t>(dim, 1), 1);
+  const int64_t tasks = (rows + step - 1) / step;
+  FloatBuffer scratch(adjacent ? 0 : tasks * 2 * dim);
+  const auto merge_row = [&](int64_t row, float* from_a, float* from_b) {
+    const int64_t i = row % length, h = row / length % heads;
+    const int64_t batch = row / (length * heads);
+    void* out = kernels::ElementAt(merged.out, row * dim);
+    const double la = a.lse.At(batch, h, i), lb = b.lse.At(batch, h, i);
+    if (la == kNothing && lb == kNothing) {  // neither saw a key: zeros
+      std::memset(out, 0, static_cast<size_t>(dim * DTypeBytes(x.dtype())));
+      lse[row] = static_cast<float>(kNothing);
+      return;
     }
-  }
+    const double max = std::max(la, lb);
+    const double wa = std::exp(la - max), wb = std::exp(lb - max);
+    lse[row] = static_cast<float>(max + std::log(wa + wb));
+    const void* of_a = rows_a.Row(batch, h, i);
+    const void* of_b = rows_b.Row(batch, h, i);
+    if (!adjacent) {
+      rows_a.Load(batch, h, i, from_a);
+      rows_b.Load(batch, h, i, from_b);
+      of_a = from_a;
+      of_b = from_b;
+    }
+    HWY_DYNAMIC_DISPATCH(MixAny)
+    (adjacent ? x.dtype() : DType::kF32, of_a, of_b,
+     static_cast<float>(wa / (wa + wb)), static_cast<float>(wb / (wa + wb)),
+     dim, adjacent ? out : from_a);
+    if (!adjacent) kernels::StoreFloats(from_a, dim, x.dtype(), out);
+  };
+  ParallelFor(tasks, kernels::ThreadsForElements(rows * dim, threads),
+              [&](int64_t task) noexcept {
+                float* from_a =
+                    scratch.data() + (adjacent ? 0 : task * 2 * dim);
+                const int64_t end = std::min((task + 1) * step, rows);
+                for (int64_t row = task * step; row < end; ++row) {
+                  merge_row(row, from_a, from_a + dim);
+                }
+              });
   return merged;
 }
 
 }  // namespace locus
+#endif
