@@ -69,7 +69,7 @@ struct DecodeData {
   Tensor Run() const {
     AttentionOptions now = options;
     now.k_positions = {};  // the cache has them
-    return cache.Decode(q, terms, now).out;
+    return cache.Decode(q, terms, DecodeOptions::From(now)).out;
   }
 
   Tensor q;

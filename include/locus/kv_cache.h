@@ -40,6 +40,28 @@ struct AppendOptions {
   int threads = 0;  // 0: as many as the machine has
 };
 
+// How queries attend over a cache: as AttentionOptions says, but causal unless
+// asked otherwise, since the queries are tokens of the cached text, and without
+// k_positions, which the cache knows. Spans must outlive the call.
+struct DecodeOptions {
+  bool causal = true;  // false: queries also see the cached tokens after them
+  bool by_index = false;
+  std::optional<double> scale = {};
+  std::optional<Window> window = {};
+  double softcap = 0.0;
+  std::span<const int64_t> q_positions = {};
+  std::span<const int64_t> key_lengths = {};
+  std::span<const int64_t> q_segments = {};
+  std::span<const int64_t> k_segments = {};
+  int threads = 0;
+  bool return_lse = false;
+
+  // The options of a call, causal or not as they are. Throws Error if they have
+  // k_positions.
+  static DecodeOptions From(const AttentionOptions& options);
+  AttentionOptions ForAttention() const;
+};
+
 // A growing cache. Keys are stored rotated by the rotation of their encoding,
 // once, when they are appended. Under a rotation that acts on pairs of tokens
 // (a decay, xPos), and with a key table, which sees unrotated keys, they are
@@ -64,14 +86,14 @@ class KvCache {
 
   // Attends queries q [B, Hq, Lq, D], unrotated, of f32, bf16 or f16, over
   // everything cached: the rows that Attention over the whole sequence gives
-  // for them. The result is of the type of q. k_positions are the cache's own.
-  // Without q_positions the queries end where their sequence ends, or where its
+  // for them, causal by default. The result is of the type of q. Without
+  // q_positions the queries end where their sequence ends, or where its
   // key length cuts it off, as in Attention: query i is token
   // max(keys - Lq, 0) + i, and tokens past the last cached one go on as text.
   AttentionResult Decode(const Tensor& q, const Terms& terms,
-                         const AttentionOptions& options = {}) const;
+                         const DecodeOptions& options = {}) const;
   AttentionResult Decode(const Tensor& q, const Encoding& encoding,
-                         const AttentionOptions& options = {}) const;
+                         const DecodeOptions& options = {}) const;
 
   // Rotates the cached keys to another table, K' = R_new R_old^-1 K, for tables
   // that change with the length (dynamic NTK, LongRoPE): angles in float64,
@@ -105,7 +127,7 @@ class KvCache {
  private:
   struct Prepared;
   Tensor View(const Tensor& x) const;
-  Prepared Prepare(const Tensor& q, const AttentionOptions& options) const;
+  Prepared Prepare(const Tensor& q, const DecodeOptions& options) const;
   // Checks the options and gives the positions of n new tokens per sequence.
   std::vector<std::vector<int64_t>> NewPositions(
       int64_t n, const AppendOptions& options) const;

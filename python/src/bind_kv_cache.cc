@@ -55,7 +55,7 @@ nb::object Decode(const SharedCache& self, const Arguments& a) {
   const bool return_lse = a.Flag("return_lse");
   options.options.return_lse = return_lse;
   const AttentionResult result = self.Read([&](const KvCache& cache) {
-    return cache.Decode(q_in, position, options.options);
+    return cache.Decode(q_in, position, DecodeOptions::From(options.options));
   });
   nb::object out = ToArray(result.out, q);
   if (!return_lse) return out;

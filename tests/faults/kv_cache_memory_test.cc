@@ -130,8 +130,8 @@ TEST(KvCacheMemoryTest, DecodeChangesNothing) {
     const Tensor q = Random(2 * kHeads, queries, 5);
     for (int threads : {1, 2}) {
       ExpectSurvivesEveryAllocation([&] {
-        const AttentionResult result = cache.Decode(
-            q, rope, {.causal = true, .threads = threads, .return_lse = true});
+        const AttentionResult result =
+            cache.Decode(q, rope, {.threads = threads, .return_lse = true});
         return std::vector<Tensor>{result.out, result.lse};
       });
       if (HasFailure()) return;

@@ -233,7 +233,8 @@ class Trial {
     options.q_positions = q_positions;
     options.k_positions = {};
     options.key_lengths = {};
-    const AttentionResult decoded = cache.Decode(c.q, c.terms, options);
+    const AttentionResult decoded =
+        cache.Decode(c.q, c.terms, DecodeOptions::From(options));
     // Keys and values are rounded to the cache's type.
     const double by = Rounding(dtype);
     const bool narrow = dtype != DType::kF32;

@@ -22,16 +22,13 @@ struct KvCache::Prepared {
 };
 
 KvCache::Prepared KvCache::Prepare(const Tensor& q,
-                                   const AttentionOptions& options) const {
+                                   const DecodeOptions& options) const {
   if (q.rank() != 4 || q.dtype() == DType::kF64) {
     Fail("q must be f32, bf16 or f16 [batch, heads, length, dim], got {}",
          q.Describe());
   }
-  if (!options.k_positions.empty()) {
-    Fail("a cache knows its k_positions: give them to Append, not to Decode");
-  }
   const int64_t batch = config_.batch, tokens = size(), q_len = q.size(2);
-  Prepared call{.options = options};
+  Prepared call{.options = options.ForAttention()};
   call.k = View(k_);
   call.v = View(v_);
   if (!options.key_lengths.empty() &&
@@ -90,7 +87,7 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
 }
 
 AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
-                                const AttentionOptions& options) const {
+                                const DecodeOptions& options) const {
   const Prepared call = Prepare(q, options);
   const CallSizes sizes = CheckCall(q, call.k, call.v, call.options);
   const Shape shape =
@@ -99,7 +96,7 @@ AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
 }
 
 AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
-                                const AttentionOptions& options) const {
+                                const DecodeOptions& options) const {
   const Prepared prepared = Prepare(q, options);
   CheckTable(terms, "the queries would be rotated");
   const kernels::Call call(q, prepared.k, prepared.v, terms, prepared.options);

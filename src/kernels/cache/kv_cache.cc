@@ -24,6 +24,37 @@ using kernels::RotationTable;
 using kernels::RowOf;
 using kernels::Rows;
 
+DecodeOptions DecodeOptions::From(const AttentionOptions& o) {
+  if (!o.k_positions.empty()) {
+    Fail("a cache knows its k_positions: give them to Append, not to Decode");
+  }
+  return {.causal = o.causal,
+          .by_index = o.by_index,
+          .scale = o.scale,
+          .window = o.window,
+          .softcap = o.softcap,
+          .q_positions = o.q_positions,
+          .key_lengths = o.key_lengths,
+          .q_segments = o.q_segments,
+          .k_segments = o.k_segments,
+          .threads = o.threads,
+          .return_lse = o.return_lse};
+}
+
+AttentionOptions DecodeOptions::ForAttention() const {
+  return {.causal = causal,
+          .by_index = by_index,
+          .scale = scale,
+          .window = window,
+          .softcap = softcap,
+          .q_positions = q_positions,
+          .key_lengths = key_lengths,
+          .q_segments = q_segments,
+          .k_segments = k_segments,
+          .threads = threads,
+          .return_lse = return_lse};
+}
+
 KvCache::KvCache(const KvCacheConfig& config) : config_(config) {
   KvCacheConfig& c = config_;
   if (c.value_dim == 0) c.value_dim = c.head_dim;

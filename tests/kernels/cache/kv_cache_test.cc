@@ -24,8 +24,8 @@ TEST(KvCacheTest, TokenByTokenEqualsTheCausalRun) {
         const int64_t end = i == 0 ? 7 : i + 1;
         cache.Append(Part(x.k, i, end), Part(x.v, i, end), *encoding,
                      {.positions = Part(positions, i, end)});
-        const AttentionResult step = cache.Decode(
-            Part(x.q, i, end), *encoding, {.causal = true, .return_lse = true});
+        const AttentionResult step =
+            cache.Decode(Part(x.q, i, end), *encoding, {.return_lse = true});
         // Two runs, each within the tolerance of the truth.
         EXPECT_LE(RelativeError(step.out, Part(whole.out, i, end)),
                   2 * kTolerance)
@@ -55,10 +55,31 @@ TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
     KvCache cache(Config());
     for (int64_t i : {0, 50, 100}) {
       cache.Append(Part(x.k, i, i + 50), Part(x.v, i, i + 50), *encoding);
-      const Tensor out =
-          cache.Decode(Part(x.q, i, i + 50), *encoding, {.causal = true}).out;
+      const Tensor out = cache.Decode(Part(x.q, i, i + 50), *encoding).out;
       EXPECT_LE(RelativeError(out, Part(whole.out, i, i + 50)), 2 * kTolerance);
     }
+  }
+}
+
+// Causal by default, as tokens of a text are; not causal where asked.
+TEST(KvCacheTest, QueriesAreCausalUnlessAskedOtherwise) {
+  const Sequence x = RandomSequence(70);
+  const Terms terms = RopeTerms(10000.0);
+  KvCache cache(Config());
+  cache.Append(x.k, x.v, terms);
+  for (int64_t queries : {3, 70}) {
+    const Tensor q = Part(x.q, 70 - queries, 70);
+    const auto expect = [&](const DecodeOptions& options, bool causal) {
+      EXPECT_LE(
+          RelativeError(cache.Decode(q, terms, options).out,
+                        Attention(q, x.k, x.v, terms, {.causal = causal}).out),
+          2 * kTolerance);
+    };
+    expect({}, true);
+    expect({.threads = 1}, true);
+    expect({.causal = false}, false);
+    expect(DecodeOptions::From({}), false);
+    expect(DecodeOptions::From({.causal = true}), true);
   }
 }
 
@@ -103,10 +124,10 @@ TEST(KvCacheTest, NarrowStorageRoundsOnce) {
     const reference::Forward expected =
         reference::Attention(Rotate(q, *terms.rotate, positions), cache.keys(),
                              cache.values(), rest, options);
-    const Tensor out = cache.Decode(q, terms, options).out;
+    const Tensor out = cache.Decode(q, terms).out;
     EXPECT_EQ(out.dtype(), DType::kF32);
     EXPECT_LE(RelativeError(out, expected.out), 2 * kTolerance);
-    EXPECT_EQ(cache.Decode(q.To(dtype), terms, options).out.dtype(), dtype);
+    EXPECT_EQ(cache.Decode(q.To(dtype), terms).out.dtype(), dtype);
   }
 }
 
@@ -125,7 +146,7 @@ TEST(KvCacheTest, RaggedBatchesEqualSingleSequences) {
     EXPECT_EQ(batch.size(), 22);
     const Tensor q = Part(x.q, 20, 22);
     const AttentionResult all =
-        batch.Decode(q, *encoding, {.causal = true, .return_lse = true});
+        batch.Decode(q, *encoding, {.return_lse = true});
     for (int64_t b = 0; b < 3; ++b) {
       KvCache one(Config());
       const int64_t length = prompt[static_cast<size_t>(b)];
@@ -134,8 +155,7 @@ TEST(KvCacheTest, RaggedBatchesEqualSingleSequences) {
       one.Append(Part(k, 20, 22), Part(v, 20, 22), *encoding);
       EXPECT_EQ(batch.size(b), length + 2);
       EXPECT_TRUE(std::ranges::equal(batch.positions(b), one.positions()));
-      const AttentionResult alone =
-          one.Decode(Only(q, b), *encoding, {.causal = true});
+      const AttentionResult alone = one.Decode(Only(q, b), *encoding);
       EXPECT_LE(RelativeError(Only(all.out, b), alone.out), 2 * kTolerance);
     }
   }
@@ -172,7 +192,8 @@ TEST(KvCacheTest, ScatteredPositionsEqualAttention) {
     cache.Append(x.k, x.v, *encoding, {.positions = positions});
     const Tensor q = Part(x.q, 0, 1);
     AttentionOptions options{.causal = true, .q_positions = last};
-    const Tensor out = cache.Decode(q, *encoding, options).out;
+    const Tensor out =
+        cache.Decode(q, *encoding, DecodeOptions::From(options)).out;
     options.k_positions = positions;
     EXPECT_LE(
         RelativeError(out, Attention(q, x.k, x.v, *encoding, options).out),
@@ -208,11 +229,9 @@ TEST(KvCacheTest, BitsDoNotDependOnThreads) {
   EXPECT_EQ(one.keys().ToVector(), many.keys().ToVector());
   const Tensor q = Part(x.q, 2998, 3000);
   const std::vector<double> out =
-      one.Decode(q, terms, {.causal = true, .threads = 1}).out.ToVector();
+      one.Decode(q, terms, {.threads = 1}).out.ToVector();
   for (int threads : {2, 3, 7}) {
-    EXPECT_EQ(one.Decode(q, terms, {.causal = true, .threads = threads})
-                  .out.ToVector(),
-              out);
+    EXPECT_EQ(one.Decode(q, terms, {.threads = threads}).out.ToVector(), out);
   }
 }
 
@@ -244,7 +263,8 @@ TEST(KvCacheTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(cache.size(), 0);
   cache.Append(Part(x.k, 0, 2), Part(x.v, 0, 2), terms);
   EXPECT_EQ(ErrorOf([&] {
-              cache.Decode(Part(x.q, 0, 1), terms, {.k_positions = two});
+              cache.Decode(Part(x.q, 0, 1), terms,
+                           DecodeOptions::From({.k_positions = two}));
             }),
             "a cache knows its k_positions: give them to Append, not to "
             "Decode");

@@ -83,19 +83,19 @@ TEST(KvCacheTableTest, RerotatedKeysEqualAppendedKeys) {
       Terms old_terms, new_terms;
       old_terms.rotate = all[from];
       new_terms.rotate = all[to];
-      KvCache turned(Config(2)), appended(Config(2));
-      turned.Append(x.k, x.v, old_terms, options);
-      turned.Rerotate(all[to]);
+      KvCache rerotated(Config(2)), appended(Config(2));
+      rerotated.Append(x.k, x.v, old_terms, options);
+      rerotated.Rerotate(all[to]);
       appended.Append(x.k, x.v, new_terms, options);
-      EXPECT_EQ(turned.table_id(), all[to].Id());
+      EXPECT_EQ(rerotated.table_id(), all[to].Id());
       for (int64_t b = 0; b < 2; ++b) {
         const int64_t n = lengths[static_cast<size_t>(b)];
         // Each of up to three products rounds once or twice.
-        EXPECT_LE(RelativeError(Part(Only(turned.keys(), b), 0, n),
+        EXPECT_LE(RelativeError(Part(Only(rerotated.keys(), b), 0, n),
                                 Part(Only(appended.keys(), b), 0, n)),
                   4 * kEps);
       }
-      EXPECT_LE(RelativeError(turned.Decode(Part(x.q, 0, 1), new_terms).out,
+      EXPECT_LE(RelativeError(rerotated.Decode(Part(x.q, 0, 1), new_terms).out,
                               appended.Decode(Part(x.q, 0, 1), new_terms).out),
                 2 * kTolerance);
     }
@@ -120,9 +120,8 @@ TEST(KvCacheTableTest, GrowingTablesAreFollowed) {
     const AttentionResult whole =
         Attention(Part(x.q, 0, i + 1), Part(x.k, 0, i + 1), Part(x.v, 0, i + 1),
                   rope, {.causal = true});
-    const AttentionResult step =
-        cache.Decode(Part(x.q, i, i + 1), rope, {.causal = true});
-    // Keys have been turned up to eight times.
+    const AttentionResult step = cache.Decode(Part(x.q, i, i + 1), rope);
+    // Keys have been rotated up to eight times.
     EXPECT_LE(RelativeError(step.out, Part(whole.out, i, i + 1)),
               4 * kTolerance);
   }

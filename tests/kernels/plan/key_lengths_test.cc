@@ -35,8 +35,8 @@ TEST_P(KeyLengthsTest, EqualTheCutSequence) {
       KvCache whole(Config(std::ssize(kLengths))), ragged(whole.config());
       whole.Append(x.k, x.v, *encoding());
       ragged.Append(x.k, x.v, *encoding(), {.lengths = kLengths});
-      const Tensor decoded = whole.Decode(q, *encoding(), options).out;
-      AttentionOptions all = options;
+      DecodeOptions all = DecodeOptions::From(options);
+      const Tensor decoded = whole.Decode(q, *encoding(), all).out;
       all.key_lengths = {};
       const Tensor of_ragged = ragged.Decode(q, *encoding(), all).out;
       for (int64_t b = 0; b < std::ssize(kLengths); ++b) {

@@ -72,7 +72,9 @@ TEST(LimitsTest, RefusesWhatWouldOverflow) {
             AttentionBackward(forward.out, good.q, good.k, good.v, forward,
                               terms, options);
           }),
-          ErrorOf([&] { cache.Decode(good.q, terms, options); })};
+          ErrorOf([&] {
+            cache.Decode(good.q, terms, DecodeOptions::From(options));
+          })};
     };
     Terms terms = good.terms;
     terms.scale.scale = 1e38;

@@ -52,13 +52,13 @@ std::vector<int64_t> Packed(int64_t begin, int64_t end) {
 constexpr int64_t kImageTokens = 3 + 6 + 2;  // without the video
 constexpr int64_t kTokens = kImageTokens + 10 + 2;
 
-// Attention in float64 by the words of the paper: each pair of q and k turned
+// Attention in float64 by the words of the paper: each pair of q and k rotated
 // by its own coordinate, key j visible to query i if i - left <= j <= i.
 Tensor ByHand(const Sequence& x, const std::vector<int32_t>& axis,
               int64_t left) {
   const auto tokens = Tokens();
   const int64_t length = x.q.size(2), pairs = kHeadDim / 2;
-  const auto turned = [&](const Tensor& t, int64_t h, int64_t i) {
+  const auto rotated = [&](const Tensor& t, int64_t h, int64_t i) {
     std::vector<double> row(kHeadDim);
     for (int64_t p = 0; p < pairs; ++p) {
       const auto at = static_cast<size_t>(p);
@@ -77,10 +77,10 @@ Tensor ByHand(const Sequence& x, const std::vector<int32_t>& axis,
   for (int64_t h = 0; h < kQueryHeads; ++h) {
     const int64_t kv = h / (kQueryHeads / kKeyHeads);
     for (int64_t i = 0; i < length; ++i, to += kHeadDim) {
-      const std::vector<double> q = turned(x.q, h, i);
+      const std::vector<double> q = rotated(x.q, h, i);
       double total = 0.0;
       for (int64_t j = std::max<int64_t>(i - left, 0); j <= i; ++j) {
-        const std::vector<double> k = turned(x.k, kv, j);
+        const std::vector<double> k = rotated(x.k, kv, j);
         double dot = 0.0;
         for (size_t d = 0; d < q.size(); ++d) dot += q[d] * k[d];
         const double p = std::exp(dot / std::sqrt(double(kHeadDim)));
@@ -157,8 +157,10 @@ TEST(MRopeEngineTest, DecodesTextTokenByToken) {
     KvCache cache(Config());
     for (int64_t i = 0; i < 40; ++i) {
       cache.Append(Part(x.k, i, i + 1), Part(x.v, i, i + 1), Multimodal());
-      const Tensor row =
-          cache.Decode(Part(x.q, i, i + 1), Multimodal(), options).out;
+      const Tensor row = cache
+                             .Decode(Part(x.q, i, i + 1), Multimodal(),
+                                     DecodeOptions::From(options))
+                             .out;
       const Tensor wanted = Tensor::Borrow(
           DType::kF64, {1, kQueryHeads, 1, kHeadDim}, whole.strides(),
           whole.Data<double>() + i * whole.strides()[2]);
@@ -249,21 +251,20 @@ TEST(MRopeEngineTest, DecodesImagesAndVideos) {
     options.q_positions = options.k_positions = all;
     const Tensor wanted =
         reference::Attention(x.q, x.k, x.v, rope, options).out;
-    options.q_positions = options.k_positions = {};
-    options.by_index = false;  // a cache knows
-    EXPECT_LE(RelativeError(cache.Decode(x.q, rope, options).out, wanted),
+    const DecodeOptions cached{.window = options.window};  // the rest it knows
+    EXPECT_LE(RelativeError(cache.Decode(x.q, rope, cached).out, wanted),
               2 * kTolerance);
     const Tensor last = Tensor::Borrow(
         DType::kF64, {1, kQueryHeads, 2, kHeadDim}, wanted.strides(),
         wanted.Data<double>() + (kTokens + 1) * wanted.strides()[2]);
     const Tensor q = Part(x.q, kTokens + 1, kTokens + 3);
-    EXPECT_LE(RelativeError(cache.Decode(q, rope, options).out, last),
+    EXPECT_LE(RelativeError(cache.Decode(q, rope, cached).out, last),
               2 * kTolerance);
-    // Turned to another table and back.
+    // Rotated to another table and back.
     const MRope other(kHeadDim, PairLayout::kHalves, {2, 3, 3});
     cache.Rerotate(other);
     cache.Rerotate(rope);
-    EXPECT_LE(RelativeError(cache.Decode(q, rope, options).out, last),
+    EXPECT_LE(RelativeError(cache.Decode(q, rope, cached).out, last),
               8 * kTolerance);
     // Cut in the middle of the image, text goes on above what is left of it.
     cache.Truncate(7);
