@@ -82,7 +82,7 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
   const int64_t step = std::max<int64_t>(16384 / std::max<int64_t>(dim, 1), 1);
   const int64_t tasks = (rows + step - 1) / step;
   FloatBuffer scratch(adjacent ? 0 : tasks * 2 * dim);
-  const auto merge_row = [&](int64_t row, float* from_a, float* from_b) {
+  const auto merge_row = [&](int64_t row, float* staged) {
     const int64_t i = row % length, h = row / length % heads;
     const int64_t batch = row / (length * heads);
     void* out = kernels::ElementAt(merged.out, row * dim);
@@ -92,30 +92,32 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
       lse[row] = static_cast<float>(kNothing);
       return;
     }
-    const double max = std::max(la, lb);
-    const double wa = std::exp(la - max), wb = std::exp(lb - max);
-    lse[row] = static_cast<float>(max + std::log(wa + wb));
+    // The larger share is 1 / (1 + e), the other e / (1 + e).
+    const bool a_leads = la >= lb;
+    const double e = std::exp(a_leads ? lb - la : la - lb);
+    const float large = static_cast<float>(1.0 / (1.0 + e));
+    const float small = static_cast<float>(e / (1.0 + e));
+    lse[row] = static_cast<float>((a_leads ? la : lb) + std::log1p(e));
     const void* of_a = rows_a.Row(batch, h, i);
     const void* of_b = rows_b.Row(batch, h, i);
     if (!adjacent) {
-      rows_a.Load(batch, h, i, from_a);
-      rows_b.Load(batch, h, i, from_b);
-      of_a = from_a;
-      of_b = from_b;
+      rows_a.Load(batch, h, i, staged);
+      rows_b.Load(batch, h, i, staged + dim);
+      of_a = staged;
+      of_b = staged + dim;
     }
     HWY_DYNAMIC_DISPATCH(MixAny)
-    (adjacent ? x.dtype() : DType::kF32, of_a, of_b,
-     static_cast<float>(wa / (wa + wb)), static_cast<float>(wb / (wa + wb)),
-     dim, adjacent ? out : from_a);
-    if (!adjacent) kernels::StoreFloats(from_a, dim, x.dtype(), out);
+    (adjacent ? x.dtype() : DType::kF32, of_a, of_b, a_leads ? large : small,
+     a_leads ? small : large, dim, adjacent ? out : staged);
+    if (!adjacent) kernels::StoreFloats(staged, dim, x.dtype(), out);
   };
   ParallelFor(tasks, kernels::ThreadsForElements(rows * dim, threads),
               [&](int64_t task) noexcept {
-                float* from_a =
+                float* staged =
                     scratch.data() + (adjacent ? 0 : task * 2 * dim);
                 const int64_t end = std::min((task + 1) * step, rows);
                 for (int64_t row = task * step; row < end; ++row) {
-                  merge_row(row, from_a, from_a + dim);
+                  merge_row(row, staged);
                 }
               });
   return merged;
