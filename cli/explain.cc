@@ -148,7 +148,7 @@ Json LayerJson(const LayerPosition& p) {
       {"causal", p.causal},
       {"window", WindowJson(p)},
       {"chunk", p.chunk == 0 ? Json(nullptr) : Json(p.chunk)},
-      {"softcap", p.softcap == 0.0 ? Json(nullptr) : Json(p.softcap)},
+      {"softcap", p.softcap ? Json(*p.softcap) : Json(nullptr)},
       {"scale", p.scale},
       {"factors",
        {{"cos_sin", p.rotary ? p.rotary->gain : 1.0},

@@ -39,7 +39,7 @@ std::string MaskWords(const LayerPosition& p) {
                          p.window->right);
   }
   if (p.chunk != 0) words += fmt::format(", within chunks of {}", p.chunk);
-  if (p.softcap != 0.0) words += fmt::format(", soft cap {}", p.softcap);
+  if (p.softcap) words += fmt::format(", soft cap {}", *p.softcap);
   return words;
 }
 

@@ -51,7 +51,7 @@ std::vector<Field> Fields(const Tensor& q, const Tensor& k, const Tensor& v,
       {"window", o.window ? fmt::format("{} back, {} ahead", o.window->left,
                                         o.window->right)
                           : "none"},
-      {"softcap", number(o.softcap)},
+      {"softcap", o.softcap ? number(*o.softcap) : "none"},
       {"key lengths", lengths},
       {"sharding", std::string(ShardingName(options.sharding))},
       {"encoding", std::string(encoding.Name())},

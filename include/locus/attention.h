@@ -36,8 +36,8 @@ struct AttentionOptions {
   // look here.
   std::optional<double> scale = {};
   std::optional<Window> window = {};
-  // cap * tanh(s / cap); 0 is off.
-  double softcap = 0.0;
+  // cap * tanh(s / cap); empty: none.
+  std::optional<double> softcap = {};
 
   // Positions per token: [batch * length], or [length] for every sequence
   // alike. Empty: keys count from 0 and queries end where the keys of their

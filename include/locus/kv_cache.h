@@ -48,7 +48,7 @@ struct DecodeOptions {
   bool by_index = false;
   std::optional<double> scale = {};
   std::optional<Window> window = {};
-  double softcap = 0.0;
+  std::optional<double> softcap = {};
   std::span<const int64_t> q_positions = {};
   std::span<const int64_t> key_lengths = {};
   std::span<const int64_t> q_segments = {};

@@ -116,7 +116,7 @@ struct LayerPosition {
   // Tokens see only tokens of their own chunk of this many positions; 0: all.
   // Chunks are counted from position 0.
   int64_t chunk = 0;
-  double softcap = 0.0;
+  std::optional<double> softcap = {};
   double scale = 1.0;  // the caller's part; see the top of this file
   double softmax_factor = 1.0;
   QueryTemperature temperature = {};

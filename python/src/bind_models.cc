@@ -233,7 +233,7 @@ nb::dict Keywords(const AttentionOptions& options) {
     keywords["window"] =
         nb::make_tuple(options.window->left, options.window->right);
   }
-  if (options.softcap > 0.0) keywords["softcap"] = options.softcap;
+  if (options.softcap) keywords["softcap"] = *options.softcap;
   return keywords;
 }
 

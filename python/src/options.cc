@@ -44,9 +44,7 @@ Options::Options(const Arguments& a, const Tensor& q, const Tensor& k) {
   if (a.Has("by_index")) options.by_index = a.Flag("by_index");
   if (a.Has("scale")) options.scale = a.RealOrNone("scale");
   if (a.Has("window")) options.window = WindowOf(a["window"], options.causal);
-  if (a.Has("softcap")) {
-    options.softcap = a.RealOrNone("softcap").value_or(0.0);
-  }
+  if (a.Has("softcap")) options.softcap = a.RealOrNone("softcap");
   if (a.Has("threads")) options.threads = a.Threads();
   // Wrong ranks are told of by the call itself.
   const auto read = [&](const char* name, const Tensor& x,

@@ -111,7 +111,8 @@ void Gemma3(Reader& r) {
   }
   r.out.scale =
       1.0 / std::sqrt(r.c.NumberOr("query_pre_attn_scalar", 256.0, 1e-9, 1e9));
-  r.out.softcap = r.c.NumberOr("attn_logit_softcapping", 0.0, 0.0, 1e9);
+  const double cap = r.c.NumberOr("attn_logit_softcapping", 0.0, 0.0, 1e9);
+  if (cap > 0.0) r.out.softcap = cap;
   r.Ignore({"rope_theta", "rope_local_base_freq"});
   if (sliding) {
     r.Rope({.base = 1e4,

@@ -156,7 +156,7 @@ class Problem {
   }
 
   double Capped(double s) const {
-    return softcap == 0.0 ? s : softcap * std::tanh(s / softcap);
+    return softcap ? *softcap * std::tanh(s / *softcap) : s;
   }
 
   // One row of probabilities. Returns lse_i; p_j = 0 where masked.
@@ -184,7 +184,7 @@ class Problem {
   CallSizes sizes;
   CallMask mask;
   const Terms& terms;
-  double softcap;
+  std::optional<double> softcap;
   Tensor q, k, v;
   std::vector<double> rq, rk;  // rotated
   Table a, c, tq, tk, tv;
@@ -399,8 +399,8 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
           // p_ij = exp(c_ij - lse_i)  =>  d_c_ij = p_ij (d_p_ij - sum_l p d_p)
           double d_s = prob[at] * (d_p[at] - mean);
           // c_ij = cap tanh(s_ij / cap)  =>  d_s_ij = d_c_ij (1 - tanh^2)
-          if (p.softcap != 0.0) {
-            const double tanh = capped[at] / p.softcap;
+          if (p.softcap) {
+            const double tanh = capped[at] / *p.softcap;
             d_s *= 1.0 - tanh * tanh;
           }
           // s_ij = scale_i (...) + B[h, b]

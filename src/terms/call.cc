@@ -38,10 +38,10 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   }
   // The kernels divide by it and multiply with it in float32.
   constexpr double kLargestCap = 1e18;
-  if (o.softcap != 0.0 &&
-      !(o.softcap >= 1 / kLargestCap && o.softcap <= kLargestCap)) {
-    Fail("softcap must be 0 (off) or lie in [{:g}, {:g}], got {}",
-         1 / kLargestCap, kLargestCap, o.softcap);
+  if (o.softcap &&
+      !(*o.softcap >= 1 / kLargestCap && *o.softcap <= kLargestCap)) {
+    Fail("softcap must lie in [{:g}, {:g}] or be left out, got {}",
+         1 / kLargestCap, kLargestCap, *o.softcap);
   }
   if (o.window && (o.window->left < 0 || o.window->right < 0)) {
     Fail("a window reaches {} back and {} ahead: neither may be negative",

@@ -39,7 +39,7 @@ Call MakeCall(const Case& c, int64_t q_len, int64_t k_len, DType dtype) {
   call.k = call.k.To(dtype);
   call.v = call.v.To(dtype);
   call.options.causal = true;
-  call.options.softcap = c.terms == 0 ? 0.0 : 20.0;
+  if (c.terms != 0) call.options.softcap = 20.0;
   call.options.return_lse = true;
   return call;
 }

@@ -26,7 +26,7 @@ inline std::string Spoil(Call& call, Random& random) {
   };
   switch (random.Draw(0, 24)) {
     case 0:
-      o.softcap = random.Pick({-1.0, bad, 1e-300});
+      o.softcap = random.Pick({-1.0, 0.0, bad, 1e-300});
       return "softcap";
     case 1:
       t.scale.scale = bad;

@@ -44,7 +44,7 @@ class WholeCall {
       text += ", window " + std::to_string(o.window->left) + " " +
               std::to_string(o.window->right);
     }
-    if (o.softcap != 0.0) text += ", softcap " + std::to_string(o.softcap);
+    if (o.softcap) text += ", softcap " + std::to_string(*o.softcap);
     if (!call_.key_lengths.empty()) text += ", key lengths";
     if (!call_.q_seg.empty()) text += ", segments";
     return text + "\n" + locus::Describe(call_.terms);

@@ -58,7 +58,7 @@ inline std::string CallFacts(const LayerPosition& p) {
     facts += fmt::format(", window {}+{}", p.window->left, p.window->right);
   }
   if (p.chunk != 0) facts += fmt::format(", chunk {}", p.chunk);
-  if (p.softcap != 0.0) facts += fmt::format(", cap {}", p.softcap);
+  if (p.softcap) facts += fmt::format(", cap {}", *p.softcap);
   if (p.softmax_factor != 1.0) {
     facts += fmt::format(", softmax {:.7g}", p.softmax_factor);
   }

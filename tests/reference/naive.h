@@ -151,8 +151,8 @@ inline double NaiveScore(const Call& c, int64_t b, int64_t h, int64_t i,
   }
   double score = scale * dots;
   if (c.terms.bias) score += NaiveBias(*c.terms.bias, h, m, n);
-  const double cap = c.options.softcap;
-  return cap == 0.0 ? score : cap * std::tanh(score / cap);
+  const std::optional<double> cap = c.options.softcap;
+  return cap ? *cap * std::tanh(score / *cap) : score;
 }
 
 inline reference::Forward NaiveAttention(const Call& c) {

@@ -289,11 +289,11 @@ TEST(CallTest, RefusesBadOptions) {
   EXPECT_EQ(refusal([](auto& o) { o.scale = NAN; }),
             "scale must be finite, got nan");
   EXPECT_EQ(refusal([](auto& o) { o.softcap = -1.0; }),
-            "softcap must be 0 (off) or lie in [1e-18, 1e+18], got -1");
-  for (double softcap : {1e308, 1e-300, double(NAN)}) {
+            "softcap must lie in [1e-18, 1e+18] or be left out, got -1");
+  for (double softcap : {0.0, 1e308, 1e-300, double(NAN)}) {
     EXPECT_EQ(
         refusal([&](auto& o) { o.softcap = softcap; }),
-        fmt::format("softcap must be 0 (off) or lie in [1e-18, 1e+18], got {}",
+        fmt::format("softcap must lie in [1e-18, 1e+18] or be left out, got {}",
                     softcap));
   }
   EXPECT_EQ(refusal([](auto& o) { o.window = Window{.left = -1}; }),

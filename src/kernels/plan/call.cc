@@ -104,7 +104,7 @@ Call::Call(const Tensor& q_tensor, const Tensor& k_tensor,
       q(q_tensor),
       k(k_tensor),
       v(v_tensor),
-      softcap(static_cast<float>(options.softcap)),
+      softcap(static_cast<float>(options.softcap.value_or(0.0))),
       causal(options.causal),
       window(options.window) {
   const CallMask mask(sizes, options);

@@ -85,8 +85,8 @@ TEST(LimitsTest, RefusesWhatWouldOverflow) {
       for (const std::string& refusal :
            refusals(good.terms, {.softcap = softcap})) {
         EXPECT_EQ(refusal,
-                  fmt::format("softcap must be 0 (off) or lie in [1e-18, "
-                              "1e+18], got {}",
+                  fmt::format("softcap must lie in [1e-18, 1e+18] or be left "
+                              "out, got {}",
                               softcap));
       }
     }
