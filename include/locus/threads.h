@@ -11,15 +11,19 @@ int UsableCpus();
 
 // Runs body(argument) on `threads` threads at once, the caller among them, or
 // on fewer, and returns when all have returned. The body does not throw.
-using Team = void (*)(int threads, void (*body)(void*), void* argument);
+using ParallelBackend = void (*)(int threads, void (*body)(void*),
+                                 void* argument);
 
-// From now on the engine works on `team`, that is on threads which the program
-// has already, instead of a pool of its own. Two pools take the cores from each
-// other: threads of OpenMP, for one, go on spinning for milliseconds after
-// their work. nullptr: its own pool again. Results are the same bits either
-// way. Not to be called while the engine is at work. In a forked process the
-// pool works as in any other; whether a team does is for the team to say.
-void UseTeam(Team team);
+// A backend: the engine's own pool of threads, started when first needed.
+void OwnThreads(int threads, void (*body)(void*), void* argument);
+
+// Whose threads the engine runs on from now on, OwnThreads for nullptr. Two
+// thread pools oversubscribe the cores: threads of OpenMP, for one, keep
+// spinning for milliseconds after their work. Results are the same bits on any
+// backend. Not to be called while the engine is at work. In a forked process
+// OwnThreads works as in any other; whether another backend does is for it to
+// say.
+void SetParallelBackend(ParallelBackend backend);
 
 // What the thread that called the engine runs between pieces of a long call; it
 // ends the call by throwing, and the exception reaches the caller. Calls that

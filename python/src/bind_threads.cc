@@ -19,13 +19,13 @@ bool UseOpenMp() {
   gomp_parallel =
       reinterpret_cast<GompParallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
   if (gomp_parallel == nullptr) return false;
-  UseTeam([](int threads, void (*body)(void*), void* argument) {
+  SetParallelBackend([](int threads, void (*body)(void*), void* argument) {
     gomp_parallel(body, argument, static_cast<unsigned int>(threads), 0);
   });
   // A process that is forked has none of the threads, and GNU's library would
   // wait for them forever.
   static const int hooked =
-      pthread_atfork(nullptr, nullptr, [] { UseTeam(nullptr); });
+      pthread_atfork(nullptr, nullptr, [] { SetParallelBackend(nullptr); });
   return hooked == 0;
 }
 

@@ -1,5 +1,5 @@
-// The seam to threads: numbered tasks on a shared pool, or on the host's team
-// (locus/threads.h).
+// Numbered tasks on several threads; whose threads these are, locus/threads.h
+// says.
 #ifndef LOCUS_SRC_CORE_THREADS_H_
 #define LOCUS_SRC_CORE_THREADS_H_
 

@@ -1,4 +1,4 @@
-// The engine on threads that the program brings.
+// The engine on its own threads and on those that the program brings.
 #include "locus/threads.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ void OnlyMe(int threads, void (*body)(void*), void* argument) {
   body(argument);
 }
 
-TEST(ThreadsTest, AnyTeamGivesTheSameBits) {
+TEST(ThreadsTest, AnyBackendGivesTheSameBits) {
   const Tensor q = RandomTensor({2, 4, 300, 32}, 1).To(DType::kF32);
   const Tensor k = RandomTensor({2, 4, 300, 32}, 2).To(DType::kF32);
   const Tensor v = RandomTensor({2, 4, 300, 32}, 3).To(DType::kF32);
@@ -35,18 +35,22 @@ TEST(ThreadsTest, AnyTeamGivesTheSameBits) {
   const auto run = [&] {
     return Attention(q, k, v, alibi, options).out.ToVector();
   };
-  const auto own = run();
-  for (const Team team : {ThreadsOfMine, OnlyMe}) {
+  const auto automatic = run();
+  for (const ParallelBackend backend : {ThreadsOfMine, OnlyMe}) {
     asked = 0;
-    UseTeam(team);
+    SetParallelBackend(backend);
     const auto out = run();
-    UseTeam(nullptr);
+    SetParallelBackend(nullptr);
     EXPECT_EQ(asked, 3);
-    EXPECT_EQ(out, own);
+    EXPECT_EQ(out, automatic);
   }
   asked = 0;
   run();
-  EXPECT_EQ(asked, 0) << "its own pool again";
+  EXPECT_EQ(asked, 0) << "automatic again";
+  SetParallelBackend(OwnThreads);
+  const auto own = run();
+  SetParallelBackend(nullptr);
+  EXPECT_EQ(own, automatic);
 }
 
 }  // namespace
