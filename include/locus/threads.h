@@ -17,12 +17,16 @@ using ParallelBackend = void (*)(int threads, void (*body)(void*),
 // A backend: the engine's own pool of threads, started when first needed.
 void OwnThreads(int threads, void (*body)(void*), void* argument);
 
-// Whose threads the engine runs on from now on, OwnThreads for nullptr. Two
-// thread pools oversubscribe the cores: threads of OpenMP, for one, keep
-// spinning for milliseconds after their work. Results are the same bits on any
-// backend. Not to be called while the engine is at work. In a forked process
-// OwnThreads works as in any other; whether another backend does is for it to
-// say.
+// Whose threads the engine runs on from now on. nullptr, the default: those of
+// the OpenMP runtime that the process has loaded (GNU's, LLVM's or Intel's,
+// before or after this library), else OwnThreads. Threads of OpenMP keep
+// spinning for some milliseconds after their work, so a second pool beside them
+// would oversubscribe the cores. A call from inside an OpenMP parallel region
+// runs on its own thread alone then, and a forked process always uses
+// OwnThreads: what it inherits of an OpenMP runtime may not work.
+//
+// Results are the same bits on any backend. Not to be called while the engine
+// is at work.
 void SetParallelBackend(ParallelBackend backend);
 
 // What the thread that called the engine runs between pieces of a long call; it

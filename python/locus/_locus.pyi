@@ -606,8 +606,3 @@ def convert_layout(weight: Any, heads: int, head_dim: int, *, from_layout: str, 
 
 def families() -> list[dict]:
     """The model families that from_config knows."""
-
-def use_openmp() -> bool:
-    """
-    Works on the threads of the OpenMP library that the process has loaded from now on, if there is one, and tells whether.
-    """

@@ -13,7 +13,6 @@ void BindAttention(nanobind::module_& m);
 void BindRotary(nanobind::module_& m);
 void BindKvCache(nanobind::module_& m);
 void BindModels(nanobind::module_& m);  // from_config
-void BindThreads(nanobind::module_& m);
 
 }  // namespace locus::python
 

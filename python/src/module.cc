@@ -56,5 +56,4 @@ NB_MODULE(_locus, m) {
   locus::python::BindRotary(m);
   locus::python::BindKvCache(m);
   locus::python::BindModels(m);
-  locus::python::BindThreads(m);
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/openmp.h"
 #include "locus/threads.h"
 
 namespace locus {
@@ -60,7 +61,19 @@ struct Job {
   std::exception_ptr error;  // the first
 };
 
-std::atomic<ParallelBackend> parallel_backend{&OwnThreads};
+// On the threads of the process's OpenMP runtime, else on the engine's own.
+void AnyThreads(int threads, void (*body)(void*), void* argument) {
+  const OpenMp* const openmp = FindOpenMp();
+  if (openmp == nullptr) {
+    OwnThreads(threads, body, argument);
+  } else if (openmp->in_parallel() != 0) {
+    body(argument);  // the caller is one of the runtime's threads at work
+  } else {
+    openmp->parallel(body, argument, static_cast<unsigned int>(threads), 0);
+  }
+}
+
+std::atomic<ParallelBackend> parallel_backend{&AnyThreads};
 
 }  // namespace
 
@@ -92,7 +105,7 @@ InterruptCheck SetInterruptCheck(InterruptCheck check) {
 }
 
 void SetParallelBackend(ParallelBackend backend) {
-  parallel_backend.store(backend != nullptr ? backend : &OwnThreads,
+  parallel_backend.store(backend != nullptr ? backend : &AnyThreads,
                          std::memory_order_relaxed);
 }
 

@@ -19,7 +19,6 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("locus.torch needs PyTorch, which is not installed") from error
 
-from .._locus import use_openmp as _use_openmp
 from .biases import Alibi, Fire, Kerple, Sandwich, SwinBias, T5Bias
 from .functional import attention, rotate
 from .hf import patch, register, register_when_imported, unpatch
@@ -38,10 +37,6 @@ from .ring import ring_attention
 from .ring_plan import ring_shard
 from .rotary import MRope, Rope, Rope2D, XPos
 from .tables import Deberta, KeyOffset, Shaw, TransformerXL, Tupe
-
-# On the threads that torch has: those of a pool of our own would meet them
-# spinning on the same cores.
-_use_openmp()
 
 __all__ = [
     "Alibi",

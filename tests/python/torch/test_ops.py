@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -221,27 +219,6 @@ def test_threads_do_not_change_a_bit():
         results.append([out, *torch.autograd.grad(out.square().sum(), wanted)])
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-def test_runs_on_the_threads_of_torch():
-    """A pool of its own would meet those of OpenMP spinning on the same cores."""
-    script = """
-import pathlib, torch, locus.torch as lt
-
-def threads():
-    return len(list(pathlib.Path("/proc/self/task").iterdir()))
-
-torch.set_num_threads(3)
-torch.randn(600, 600) @ torch.randn(600, 600)
-torch.randn(1 << 20).exp()
-before = threads()
-lt.attention(*(torch.randn(1, 8, 512, 64) for _ in range(3)))
-print(threads() - before)
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True
-    )
-    assert ran.stdout.strip() == "0"
 
 
 def test_works_in_a_forked_process():
