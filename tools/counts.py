@@ -16,6 +16,7 @@ another build than that of the committed counts).
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import re
@@ -31,9 +32,10 @@ COMMITTED = ROOT / "bench" / "counts.json"
 TOLERANCE = 0.03
 SIMD = "AVX2"
 SKIPPED = 77
-# The program sees nothing of the caller's environment, which would move its
-# stack. `rep movsb`, which glibc uses for larger copies, would count as one
-# instruction per byte; vectors count as what they are.
+# The program sees nothing of the caller's environment, so that no setting of the
+# library or of glibc changes a count. glibc copies and fills larger blocks with
+# `rep movsb` and `rep stosb`, which callgrind counts once per byte: they are
+# switched off for vectors.
 ENVIRONMENT = {
     "PATH": os.defpath,
     "LC_ALL": "C",
@@ -107,6 +109,18 @@ def count(program, case):
     return int(total[1])
 
 
+def workers(jobs):
+    """A pool of threads that start programs, each on one CPU of this process.
+
+    A program that may use one CPU runs every call on one thread, those too that
+    take no number of threads.
+    """
+    cpus = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    return concurrent.futures.ThreadPoolExecutor(
+        jobs, initializer=lambda: os.sched_setaffinity(0, {next(cpus)})
+    )
+
+
 def tabulate(args, cases, heading, before):
     """Counts the cases and prints each beside before(case), a future or None.
 
@@ -115,7 +129,7 @@ def tabulate(args, cases, heading, before):
     rows = []
     width = max(map(len, cases))
     print(f"{'case':{width}} {'instructions':>14} {heading:>14} {'ratio':>8}")
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+    with workers(args.jobs) as pool:
         try:
             futures = [
                 (case, pool.submit(count, args.program, case), before(pool, case))

@@ -5,7 +5,7 @@ set -eu
 packages="g++ cmake ninja-build pkg-config git ccache
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libmpfr-dev
-  libbenchmark-dev libopenblas-dev
+  libbenchmark-dev libopenblas-dev valgrind
   libopenmpi-dev openmpi-bin iproute2 libtorch-dev libssl-dev zlib1g-dev
   gnuplot-nox fonts-dejavu-core python3 python3-dev python3-venv
   chromium"

@@ -10,3 +10,14 @@ foreach(pair IN ITEMS Named=locus_bench Short=locus_short)
     set_tests_properties(bench.${suite} PROPERTIES LABELS bench)
   endif()
 endforeach()
+
+# Counts of instructions against bench/counts.json, and the tool that compares.
+if(TARGET locus_counts)
+  set(counts ${PROJECT_SOURCE_DIR}/tools/counts.py)
+  add_test(NAME bench.counts COMMAND Python3::Interpreter
+    ${counts} --program $<TARGET_FILE:locus_counts>)
+  add_test(NAME bench.counts_tool COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_LIST_DIR}/counts_test.py ${counts} $<TARGET_FILE:locus_counts>)
+  set_tests_properties(bench.counts bench.counts_tool PROPERTIES
+    LABELS bench SKIP_RETURN_CODE 77 TIMEOUT 1800 PROCESSORS 2)
+endif()
