@@ -244,7 +244,7 @@ Call PrepareDecode(const CountCase& c,
                                               .capacity = c.length,
                                               .q_heads = c.q_heads});
   cache->Append(in->k, in->v, in->terms, {.threads = 1});
-  return [in, cache] { cache->Decode(in->q, in->terms, in->options); };
+  return [in, cache] { cache->Decode(in->q, in->terms, {.threads = 1}); };
 }
 
 Call Prepare(const CountCase& c) {
