@@ -117,9 +117,7 @@ Case::Case(const CallSpec& spec) : spec_(spec) {
   options_.return_lse = true;
   positions_ = PositionsFor(spec.encoding, spec.length);
   options_.q_positions = options_.k_positions = positions_;
-  const CallSizes sizes = CheckCall(q_, k_, v_, options_);
-  const Shape lowered_for = CallMask(sizes, options_).ShapeOf(sizes, options_);
-  terms_ = encoding->Lower(lowered_for).terms;
+  terms_ = encoding->Lower(CallShape(q_, k_, v_, options_)).terms;
 }
 
 const AttentionResult& Case::Forward() {

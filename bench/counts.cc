@@ -60,7 +60,7 @@ struct CountCase {
   DType dtype = DType::kF32;
   bool causal = false;
   int64_t window = 0;  // keys that a query sees behind itself; 0: all
-  double softcap = 0.0;
+  std::optional<double> softcap = {};
   int64_t q_heads = 2;
   int64_t kv_heads = 2;
   // Too long for the kernel of short calls. Counting takes a microsecond per

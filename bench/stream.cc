@@ -57,9 +57,8 @@ struct DecodeData {
     if (!positions.empty()) {
       options.q_positions = options.k_positions.last(1);
     }
-    const CallSizes sizes = CheckCall(q, k, v, options);
     terms = MakeEncoding(spec.encoding, spec.q_heads, spec.dim, spec.length)
-                ->Lower(CallMask(sizes, options).ShapeOf(sizes, options))
+                ->Lower(CallShape(q, k, v, options))
                 .terms;
     cache.Append(k, v, terms, {.positions = positions});
   }

@@ -71,7 +71,7 @@ struct KeyGrads {
 
   static KeyGrads Make(const Call& call, int owner,
                        Tensor (*make)(DType, std::vector<int64_t>)) {
-    const CallSizes& s = call.sizes;
+    const Sizes& s = call.sizes;
     const int64_t tokens = call.key_counts[static_cast<size_t>(owner)];
     return {make(DType::kF32, {s.batch, s.kv_heads, tokens, s.head_dim}),
             make(DType::kF32, {s.batch, s.kv_heads, tokens, s.value_dim})};

@@ -26,7 +26,7 @@ std::string Form(std::span<const int64_t> ids, int64_t length) {
 enum : size_t { kQPositions, kKPositions, kQSegments, kKSegments };
 
 std::vector<Field> Fields(const Tensor& q, const Tensor& k, const Tensor& v,
-                          const CallSizes& s, const Encoding& encoding,
+                          const Sizes& s, const Encoding& encoding,
                           const Options& options) {
   const AttentionOptions& o = options.attention;
   const auto number = [](auto value) { return fmt::format("{}", value); };
@@ -61,11 +61,18 @@ std::vector<Field> Fields(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 // The sizes of this rank, after every check that needs no other rank.
-CallSizes CheckLocal(const Tensor& q, const Tensor& k, const Tensor& v,
-                     AttentionOptions options) {
+Sizes CheckLocal(const Tensor& q, const Tensor& k, const Tensor& v,
+                 AttentionOptions options) {
   const auto lengths = options.key_lengths;
-  options.key_lengths = {};  // they count the tokens of all ranks
-  const CallSizes s = CheckCall(q, k, v, options);
+  options.key_lengths = {};     // they count the tokens of all ranks
+  CallShape(q, k, v, options);  // checks that they fit each other
+  const Sizes s{.batch = q.size(0),
+                .q_heads = q.size(1),
+                .kv_heads = k.size(1),
+                .q_len = q.size(2),
+                .k_len = k.size(2),
+                .head_dim = q.size(3),
+                .value_dim = v.size(3)};
   if (options.by_index) {
     throw Error("masks of a ring go by position, not by_index");
   }
@@ -263,9 +270,8 @@ std::vector<int64_t> FirstQueries(const Call& call) {
 
 // The shape of the whole call: that of a call with the two extreme tokens of
 // each sequence alone.
-Shape WholeShape(const CallSizes& local, const AttentionOptions& given,
+Shape WholeShape(const Sizes& local, const AttentionOptions& given,
                  const std::vector<Range>& q, const std::vector<Range>& k) {
-  CallSizes sizes = local;
   std::vector<int64_t> q_positions, k_positions, key_lengths;
   const auto add = [](const Range& range, std::vector<int64_t>& positions) {
     positions.push_back(range.Empty() ? 0 : range.lo);
@@ -277,8 +283,6 @@ Shape WholeShape(const CallSizes& local, const AttentionOptions& given,
     key_lengths.push_back(k[b].Empty() ? 0 : 2);
   }
   const bool queries = std::ranges::any_of(q, std::not_fn(&Range::Empty));
-  sizes.q_len = queries ? 2 : 0;
-  sizes.k_len = 2;
   if (!queries) q_positions.clear();
   const AttentionOptions options{.causal = given.causal,
                                  .scale = given.scale,
@@ -286,7 +290,16 @@ Shape WholeShape(const CallSizes& local, const AttentionOptions& given,
                                  .q_positions = q_positions,
                                  .k_positions = k_positions,
                                  .key_lengths = key_lengths};
-  Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+  // Tensors of those tokens; nobody reads them.
+  static constexpr float kNothing = 0.0F;
+  const auto tensor = [&](int64_t heads, int64_t length, int64_t dim) {
+    return Tensor::Borrow(DType::kF32, {local.batch, heads, length, dim},
+                          {0, 0, 0, 0}, &kNothing);
+  };
+  Shape shape =
+      CallShape(tensor(local.q_heads, queries ? 2 : 0, local.head_dim),
+                tensor(local.kv_heads, 2, local.head_dim),
+                tensor(local.kv_heads, 2, local.value_dim), options);
   shape.rising = true;  // two tokens do not tell
   return shape;
 }
@@ -367,7 +380,7 @@ Call Meet(const Group& group, const Tensor& q, const Tensor& k, const Tensor& v,
       .causal = o.causal, .window = o.window, .key_lengths = o.key_lengths};
   std::string error = ErrorOf([&] { call.sizes = CheckLocal(q, k, v, o); });
   if (error.empty()) error = problem;
-  const CallSizes& s = call.sizes;
+  const Sizes& s = call.sizes;
   const std::vector<Field> agreed =
       Agree(group, error, Fields(q, k, v, s, encoding, options));
   const auto given = [&](size_t n) {

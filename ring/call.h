@@ -52,9 +52,20 @@ struct TokenIds {
   std::vector<int64_t> Of(const Piece& piece) const;
 };
 
+// Of the tensors of this rank.
+struct Sizes {
+  int64_t batch = 0;
+  int64_t q_heads = 0;
+  int64_t kv_heads = 0;
+  int64_t q_len = 0;
+  int64_t k_len = 0;
+  int64_t head_dim = 0;
+  int64_t value_dim = 0;
+};
+
 struct Call {
-  CallSizes sizes = {};  // of this rank
-  int64_t q_total = 0;   // tokens over all ranks
+  Sizes sizes = {};
+  int64_t q_total = 0;  // tokens over all ranks
   int64_t k_total = 0;
   // Where positions are not given, that of query 0: of all sequences, or of
   // each where these begin differently.

@@ -12,7 +12,7 @@ namespace locus::ring {
 namespace {
 
 // Zeros and lse = -inf: what a query gives that sees no key.
-AttentionResult Nothing(const CallSizes& s) {
+AttentionResult Nothing(const Sizes& s) {
   AttentionResult result{
       .out = Tensor::Zeros(DType::kF32,
                            {s.batch, s.q_heads, s.q_len, s.value_dim}),

@@ -72,7 +72,7 @@ std::shared_ptr<Block> OwnBlock(const Tensor& k, const Tensor& v, int rank,
 }
 
 std::shared_ptr<Block> EmptyBlock(const Call& call, int owner, DType dtype) {
-  const CallSizes& s = call.sizes;
+  const Sizes& s = call.sizes;
   const int64_t tokens = call.key_counts[static_cast<size_t>(owner)];
   const auto ids = [&](bool given, bool per_sequence) {
     const int64_t count = per_sequence ? s.batch * tokens : tokens;

@@ -2,7 +2,6 @@
 #ifndef LOCUS_ATTENTION_H_
 #define LOCUS_ATTENTION_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,8 +31,8 @@ struct AttentionOptions {
   // that follows. Biases and tables then need positions that rise.
   bool by_index = false;
   // What an encoding is lowered with; empty: its own, usually
-  // 1 / sqrt(head_dim). Terms carry the scale already: calls with Terms do not
-  // look here.
+  // 1 / sqrt(head_dim). Terms carry their scale: in a call with Terms another
+  // one here is an error.
   std::optional<double> scale = {};
   std::optional<Window> window = {};
   // cap * tanh(s / cap); empty: none.
@@ -59,65 +58,6 @@ struct AttentionOptions {
   bool return_lse = false;
 };
 
-// Sizes of a call, read off q [B, Hq, Lq, D], k [B, Hkv, Lk, D] and
-// v [B, Hkv, Lk, Dv]. Query head h uses key head h / (q_heads / kv_heads).
-struct CallSizes {
-  int64_t batch = 0;
-  int64_t q_heads = 0;
-  int64_t kv_heads = 0;
-  int64_t q_len = 0;
-  int64_t k_len = 0;
-  int64_t head_dim = 0;
-  int64_t value_dim = 0;
-};
-
-// Checks ranks, matching sizes and the options' spans; throws Error.
-CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
-                    const AttentionOptions& options);
-
-// Resolved positions and mask of a call.
-class CallMask {
- public:
-  CallMask(const CallSizes& sizes, const AttentionOptions& options);
-
-  int64_t QPos(int64_t b, int64_t i) const {
-    return q_pos_.empty() ? QIndex(b, i)
-                          : q_pos_[static_cast<size_t>(b * q_step_ + i)];
-  }
-  int64_t KPos(int64_t b, int64_t j) const {
-    return k_pos_.empty() ? j : k_pos_[static_cast<size_t>(b * k_step_ + j)];
-  }
-  // What causality and window compare.
-  int64_t QPlace(int64_t b, int64_t i) const {
-    return by_index_ ? QIndex(b, i) : QPos(b, i);
-  }
-  int64_t KPlace(int64_t b, int64_t j) const {
-    return by_index_ ? j : KPos(b, j);
-  }
-  bool ByIndex() const { return by_index_; }
-  // How many keys of a sequence exist.
-  int64_t Keys(int64_t b) const {
-    return key_lengths_.empty() ? k_len_ : key_lengths_[static_cast<size_t>(b)];
-  }
-  bool Visible(int64_t b, int64_t i, int64_t j) const;
-
-  // The shape an encoding lowers for: extreme positions, and extreme offsets
-  // that causality, window and segments leave.
-  Shape ShapeOf(const CallSizes& sizes, const AttentionOptions& options) const;
-
- private:
-  int64_t QIndex(int64_t b, int64_t i) const {
-    return std::max<int64_t>(Keys(b) - q_len_, 0) + i;
-  }
-
-  std::span<const int64_t> q_pos_, k_pos_, key_lengths_, q_seg_, k_seg_;
-  int64_t q_len_ = 0, k_len_ = 0;
-  int64_t q_step_ = 0, k_step_ = 0, q_seg_step_ = 0, k_seg_step_ = 0;
-  bool causal_ = false;
-  bool by_index_ = false;  // and positions are something else
-  std::optional<Window> window_;
-};
-
 // Positions and segments of sequences packed end to end: lengths {3, 2} give
 // positions {0, 1, 2, 0, 1} and segments {0, 0, 0, 1, 1}.
 struct PackedTokens {
@@ -125,6 +65,11 @@ struct PackedTokens {
   std::vector<int64_t> segments = {};
 };
 PackedTokens Pack(std::span<const int64_t> lengths);
+
+// What an encoding is lowered for when it is given to a call with these tensors
+// and options. Throws Error if they do not fit each other.
+Shape CallShape(const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionOptions& options = {});
 
 struct AttentionResult {
   Tensor out = {};  // [B, Hq, Lq, Dv], of the type of q
@@ -147,12 +92,15 @@ void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
                    const Terms& terms, const AttentionOptions& options,
                    AttentionResult& result);
 
-// Attention with an encoding: lowers it for the call. An encoding of the input
-// has acted on x before the projections and adds nothing here.
+// Both with an encoding, which is lowered for the call. An encoding of the
+// input has acted on x before the projections and adds nothing here.
 class Encoding;
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Encoding& encoding,
                           const AttentionOptions& options = {});
+void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
+                   const Encoding& encoding, const AttentionOptions& options,
+                   AttentionResult& result);
 
 // Joins the results of the same queries over two disjoint sets of keys: what
 // one call over all of them gives. Both need lse. So attention may be split

@@ -143,6 +143,10 @@ class KvCache {
   // nullptr.
   static const Rotation* Stored(const std::optional<Rotation>& rotation,
                                 bool with_key_table);
+  // Whether the stored keys carry their rotation.
+  bool KeysRotated() const {
+    return Stored(rotation_, with_key_table_) != nullptr;
+  }
   void RotateTo(std::optional<Rotation> rotation, bool with_key_table);
 
   KvCacheConfig config_;

@@ -30,6 +30,7 @@
 #include "locus/linear_attention.h"
 #include "locus/machine.h"
 #include "locus/models.h"
+#include "locus/plan.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
 #include "locus/simd.h"

@@ -11,6 +11,7 @@
 #include "core/fail.h"
 #include "core/threads.h"
 #include "locus/reference.h"
+#include "terms/call.h"
 
 namespace locus::reference {
 namespace {
@@ -64,6 +65,7 @@ class Problem {
         q(q.To(DType::kF64)),
         k(k.To(DType::kF64)),
         v(v.To(DType::kF64)) {
+    CheckScale(terms, options);
     Validate(terms, mask.ShapeOf(sizes, options));
     if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
       Fail("the value table {} does not match v {}",
@@ -442,22 +444,31 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
   return g;
 }
 
+namespace {
+
+// For terms that an encoding was lowered to: they have the scale.
+AttentionOptions WithoutScale(AttentionOptions options) {
+  options.scale.reset();
+  return options;
+}
+
+}  // namespace
+
 Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   const Encoding& encoding, const AttentionOptions& options) {
-  const CallSizes sizes = CheckCall(q, k, v, options);
-  const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
-  return reference::Attention(q, k, v, encoding.Lower(shape).terms, options);
+  const Shape shape = CallShape(q, k, v, options);
+  return reference::Attention(q, k, v, encoding.Lower(shape).terms,
+                              WithoutScale(options));
 }
 
 EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const Tensor& k, const Tensor& v,
                                 const Encoding& encoding,
                                 const AttentionOptions& options) {
-  const CallSizes sizes = CheckCall(q, k, v, options);
-  const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+  const Shape shape = CallShape(q, k, v, options);
   const Lowered lowered = encoding.Lower(shape);
-  Backward g =
-      reference::AttentionBackward(d_out, q, k, v, lowered.terms, options);
+  Backward g = reference::AttentionBackward(d_out, q, k, v, lowered.terms,
+                                            WithoutScale(options));
   return {.d_q = g.d_q,
           .d_k = g.d_k,
           .d_v = g.d_v,

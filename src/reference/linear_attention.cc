@@ -15,6 +15,7 @@
 
 #include "core/fail.h"
 #include "core/threads.h"
+#include "terms/call.h"
 
 namespace locus {
 namespace {

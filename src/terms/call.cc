@@ -1,11 +1,11 @@
-// Sizes, positions and masks of an attention call.
+#include "terms/call.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include "core/fail.h"
-#include "locus/attention.h"
 
 namespace locus {
 namespace {
@@ -141,6 +141,16 @@ CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
   return s;
 }
 
+void CheckScale(const Terms& terms, const AttentionOptions& options) {
+  if (options.scale && *options.scale != terms.scale.scale) {
+    Fail(
+        "the terms carry scale {}, but the options ask for {}: set the scale "
+        "of "
+        "the terms",
+        terms.scale.scale, *options.scale);
+  }
+}
+
 CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
     : q_pos_(o.q_positions),
       k_pos_(o.k_positions),
@@ -240,6 +250,12 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
           .windowed = window_ && !by_index_,
           .by_index = by_index_,
           .rising = rising};
+}
+
+Shape CallShape(const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionOptions& options) {
+  const CallSizes sizes = CheckCall(q, k, v, options);
+  return CallMask(sizes, options).ShapeOf(sizes, options);
 }
 
 PackedTokens Pack(std::span<const int64_t> lengths) {

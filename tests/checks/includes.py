@@ -22,7 +22,7 @@ HEADERS = {
     "encoding": {"encoding.h"},  # the interface alone
     "encodings": set(),
     "reference": {"reference.h", "linear_attention.h"},
-    "kernels": {"kv_cache.h", "machine.h", "simd.h"},
+    "kernels": {"kv_cache.h", "machine.h", "plan.h", "simd.h"},
     "analysis": {"check.h"},
     "models": {"checkpoint.h", "models.h"},
 }

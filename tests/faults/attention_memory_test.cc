@@ -1,9 +1,6 @@
 // Attention without memory: forward by every driver, backward, merging.
 #include "faults/failing_new.h"
-#include "kernels/forward/forward.h"
 #include "kernels/compare.h"
-#include "kernels/decode/decode.h"
-#include "kernels/short/short.h"
 
 namespace locus::testing {
 namespace {
@@ -51,52 +48,34 @@ class AttentionMemoryTest
   int threads() const { return std::get<1>(GetParam()); }
 };
 
-using Driver = void (*)(const kernels::Call&, Tensor&, float*, int);
-
 // A driver on so many threads, however little there is to do.
-std::vector<Tensor> Drive(Driver driver, const Call& call, int threads) {
-  const AttentionOptions options = call.Options();
-  const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
-  AttentionResult result =
-      kernels::NewResult(checked.sizes, call.q.dtype(), /*with_lse=*/true);
-  driver(checked, result.out, result.lse.MutableData<float>(), threads);
+std::vector<Tensor> Drive(const char* driver, const Call& call, int threads) {
+  const AttentionResult result = RunDriver(driver, call, threads);
   return {result.out, result.lse};
 }
 
 TEST_P(AttentionMemoryTest, Tiled) {
   const Call call = MakeCall(c(), 40, 40, DType::kF32);
   ExpectSurvivesEveryAllocation(
-      [&] { return Drive(kernels::Forward, call, threads()); });
+      [&] { return Drive("tiled", call, threads()); });
 }
 
 TEST_P(AttentionMemoryTest, Decode) {
   const Call call = MakeCall(c(), 2, 60, DType::kBF16);
-  ExpectSurvivesEveryAllocation([&] {
-    return Drive([](const kernels::Call& checked, Tensor& out, float* lse,
-                    int n) { kernels::Decode(checked, out, lse, n); },
-                 call, threads());
-  });
+  ExpectSurvivesEveryAllocation(
+      [&] { return Drive("decode", call, threads()); });
 }
 
 TEST_P(AttentionMemoryTest, Short) {
   Call call = MakeCall(c(), 20, 20, DType::kF32);
   call.q_pos.clear();
   call.k_pos.clear();
-  const AttentionOptions options = call.Options();
-  const CallSizes sizes = CheckCall(call.q, call.k, call.v, options);
-  if (!kernels::IsShort(sizes, call.terms, options)) {
+  if (DriverOf(call) != "short") {
     EXPECT_TRUE(call.terms.q_table) << "tables are for the other drivers";
     return;
   }
-  ExpectSurvivesEveryAllocation([&] {
-    const kernels::ShortCall checked(sizes, call.q, call.k, call.v, call.terms,
-                                     options);
-    AttentionResult result =
-        kernels::NewResult(sizes, call.q.dtype(), /*with_lse=*/true);
-    kernels::Short(checked, result.out, result.lse.MutableData<float>(),
-                   threads());
-    return std::vector<Tensor>{result.out, result.lse};
-  });
+  ExpectSurvivesEveryAllocation(
+      [&] { return Drive("short", call, threads()); });
 }
 
 TEST_P(AttentionMemoryTest, Backward) {
@@ -104,24 +83,11 @@ TEST_P(AttentionMemoryTest, Backward) {
   const AttentionOptions options = call.Options();
   const AttentionResult forward =
       Attention(call.q, call.k, call.v, call.terms, options);
-  const Tensor lse = forward.lse.To(DType::kF32);
   ExpectSurvivesEveryAllocation([&] {
-    const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
-    AttentionGrads grads{.d_q = Tensor::Zeros(DType::kF32, call.q.shape()),
-                         .d_k = Tensor::Zeros(DType::kF32, call.k.shape()),
-                         .d_v = Tensor::Zeros(DType::kF32, call.v.shape()),
-                         .terms = ZeroGrads(call.terms)};
-    kernels::Backward({.call = checked,
-                       .d_out = kernels::Rows(forward.out),
-                       .out = kernels::Rows(forward.out),
-                       .lse = lse.Data<float>(),
-                       .d_q = &grads.d_q,
-                       .d_k = &grads.d_k,
-                       .d_v = &grads.d_v,
-                       .want_terms = call.terms.bias || call.terms.q_table ||
-                                     call.terms.extra_dot,
-                       .grads = &grads.terms},
-                      threads());
+    const kernels::Plan plan(call.q, call.k, call.v, call.terms, options,
+                             {.pass = Pass::kBackward, .threads = threads()});
+    const AttentionGrads grads = kernels::RunBackward(plan, forward.out, call.q,
+                                                      call.k, call.v, forward);
     std::vector<Tensor> all = {grads.d_q, grads.d_k, grads.d_v};
     for (const Param& param : Members(grads.terms)) all.push_back(param.value);
     return all;

@@ -171,8 +171,7 @@ class Trial {
   // The longest distance of a pair.
   double Reach() const {
     const AttentionOptions options = call().Options();
-    const CallSizes sizes = CheckCall(call().q, call().k, call().v, options);
-    const Shape shape = CallMask(sizes, options).ShapeOf(sizes, options);
+    const Shape shape = CallShape(call().q, call().k, call().v, options);
     return static_cast<double>(std::max(-shape.min_offset, shape.max_offset));
   }
 

@@ -2,7 +2,9 @@
 #ifndef LOCUS_TESTS_KERNELS_COMPARE_H_
 #define LOCUS_TESTS_KERNELS_COMPARE_H_
 
-#include "kernels/forward/forward.h"
+#include "kernels/plan/drivers.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/run.h"
 #include "locus/simd.h"
 #include "reference/random_call.h"
 
@@ -30,6 +32,24 @@ inline Call AsFloat(Call call) {
   return call;
 }
 
+// A call by the driver of that name, on exactly so many threads, with lse.
+inline AttentionResult RunDriver(const char* driver, const Call& call,
+                                 int threads, bool keys_rotated = false) {
+  AttentionOptions options = call.Options();
+  options.return_lse = true;
+  const kernels::Plan plan(call.q, call.k, call.v, call.terms, options,
+                           {.cached_keys = true,
+                            .keys_rotated = keys_rotated,
+                            .driver = driver,
+                            .threads = threads});
+  return kernels::Run(plan, call.q, call.k, call.v);
+}
+
+// The name of the driver that a call takes.
+inline std::string DriverOf(const Call& call) {
+  return ExplainCall(call.q, call.k, call.v, call.terms, call.Options()).driver;
+}
+
 // Attention, and the tiled kernel, to which it would not give few queries.
 inline void ExpectForwardEqualsReference(const Call& call) {
   AttentionOptions options = call.Options();
@@ -41,11 +61,7 @@ inline void ExpectForwardEqualsReference(const Call& call) {
   EXPECT_LE(RelativeError(actual.out, expected.out), ForwardTolerance(call));
   EXPECT_LE(RelativeError(actual.lse, expected.lse), ForwardTolerance(call));
 
-  const kernels::Call checked(call.q, call.k, call.v, call.terms, options);
-  AttentionResult tiled{
-      .out = Tensor::Zeros(call.q.dtype(), actual.out.shape()),
-      .lse = Tensor::Zeros(DType::kF32, actual.lse.shape())};
-  kernels::Forward(checked, tiled.out, tiled.lse.MutableData<float>(), 2);
+  const AttentionResult tiled = RunDriver("tiled", call, /*threads=*/2);
   EXPECT_LE(RelativeError(tiled.out, expected.out), ForwardTolerance(call));
   EXPECT_LE(RelativeError(tiled.lse, expected.lse), ForwardTolerance(call));
 }
@@ -154,9 +170,7 @@ void ForEverySubset(uint64_t seed, const F& f) {
 // The terms of an encoding for a call.
 inline void Lower(const Encoding& encoding, Call& call) {
   const AttentionOptions options = call.Options();
-  const CallSizes sizes = CheckCall(call.q, call.k, call.v, options);
-  call.terms =
-      encoding.Lower(CallMask(sizes, options).ShapeOf(sizes, options)).terms;
+  call.terms = encoding.Lower(CallShape(call.q, call.k, call.v, options)).terms;
 }
 
 // Runs `f` under every SIMD target of this machine.

@@ -8,6 +8,7 @@
 #include "locus/models.h"
 #include "locus/rotary.h"
 #include "models/golden.h"
+#include "terms/call.h"
 
 namespace locus::models {
 namespace {

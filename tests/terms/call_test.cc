@@ -1,4 +1,6 @@
 // Sizes, positions and masks of a call.
+#include "terms/call.h"
+
 #include <fmt/format.h>
 
 #include <optional>

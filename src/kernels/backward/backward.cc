@@ -10,8 +10,8 @@ namespace locus {
 HWY_EXPORT(BackwardF32);
 
 namespace kernels {
-void Backward(const BackwardCall& args, int threads) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(args, threads);
+void Backward(const BackwardCall& args) {
+  HWY_DYNAMIC_DISPATCH(BackwardF32)(args);
 }
 }  // namespace kernels
 }  // namespace locus

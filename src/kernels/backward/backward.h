@@ -2,7 +2,7 @@
 #ifndef LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_H_
 #define LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_H_
 
-#include "kernels/plan/call.h"
+#include "kernels/plan/plan.h"
 
 namespace locus::kernels {
 
@@ -19,7 +19,7 @@ struct BackwardCall {
   TermGrads* grads = nullptr;  // zeroed
 };
 
-void Backward(const BackwardCall& args, int threads);
+void Backward(const BackwardCall& args);
 
 }  // namespace locus::kernels
 

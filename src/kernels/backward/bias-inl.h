@@ -1,5 +1,5 @@
-// Gradients of a bias, row by row: where it is no row by rel, or diagonals are
-// not straight. Included once a SIMD target.
+// Gradients of a bias, s += B[h, b(m - n)]: sums of ds by offset along straight
+// diagonals, by vectors; elsewhere key by key. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_
@@ -8,81 +8,165 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_
 #endif
 
-#include "kernels/backward/terms-inl.h"
+#include <optional>
+#include <vector>
+
+#include "kernels/backward/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// A bias by two-dimensional offsets, or with a token apart.
-inline void TermBackward::AddByRuns(const Block& block, int64_t r,
-                                    Interval keys, const float* ds) {
+class BiasGrad {
+ public:
+  BiasGrad(const BackwardPacked& bp, const Scorer& scorer, bool want,
+           const BackwardTile& tile, TaskGrads& grads)
+      : call_(bp.packed.call), scorer_(scorer), t_(tile), g_(grads) {
+    if (!want || !bp.packed.bias) return;
+    bias_ = bp.packed.bias.get();
+    if (bias_->by_offset()) {
+      g_.bias.assign(static_cast<size_t>(bias_->map().width()), 0.0);
+    } else if (const auto* table = std::get_if<BiasTable>(&*call_.terms.bias)) {
+      g_.special.assign(static_cast<size_t>(table->buckets.count), 0.0);
+    } else if (const auto* profile =
+                   std::get_if<BiasProfile>(&*call_.terms.bias)) {
+      g_.profile = BiasProfileGrads{
+          std::vector<double>(), std::vector<double>(profile->row_gain.size()),
+          Tensor::Zeros(DType::kF64, profile->base.shape()),
+          Tensor::Zeros(DType::kF64, profile->slope.shape())};
+      g_.profile_by_offset.assign(bias_->profile()->size(), 0.0);
+    }
+  }
+
+  void BeginQueries();
+  // Diagonals of a block; otherwise rows are added one by one.
+  bool by_row() const { return bias_ != nullptr && !diagonal_; }
+  bool by_block() const { return diagonal_; }
+  void AddBlock(const Block& block, int64_t n, int64_t tile, int64_t keys);
+  // ds of row r, indexed by key.
+  void AddRow(const Block& block, int64_t r, Interval keys, const float* ds) {
+    if (g_.profile) {
+      AddProfile(block, r, keys, ds);
+    } else if (!g_.special.empty()) {
+      AddPairs(block, r, Within(keys, block.seen[r]), ds);
+    } else {
+      AddKeys(block, r, Within(keys, block.seen[r]), ds);
+    }
+  }
+  void EndQueries();
+
+ private:
+  void AddKeys(const Block& block, int64_t r, Interval seen, const float* ds);
+  void AddPairs(const Block& block, int64_t r, Interval seen, const float* ds);
+  void AddProfile(const Block& block, int64_t r, Interval keys,
+                  const float* ds);
+
+  const Call& call_;
+  const Scorer& scorer_;
+  const BackwardTile& t_;
+  TaskGrads& g_;
+  const BiasTerm* bias_ = nullptr;  // nullptr: no gradient is wanted
+  bool diagonal_ = false;
+  int64_t max_offset_ = 0;  // of the first of the sums along diagonals
+  int64_t count_ = 0;
+  FloatBuffer sums_;
+};
+
+inline void BiasGrad::BeginQueries() {
+  diagonal_ = bias_ != nullptr && bias_->by_offset() && t_.straight;
+  if (diagonal_) {
+    // Room for a vector before and after.
+    const Interval any = t_.Any();
+    max_offset_ = t_.Position(t_.count - 1) -
+                  call_.Keys(t_.b).Position(any.begin) + 2 * kColsI + kBwdKeys;
+    count_ = any.size() + t_.count + 4 * kColsI + 2 * kBwdKeys;
+  } else if (!g_.special.empty()) {
+    count_ = bias_->map().width() + 2 * kEndPad;
+  } else {
+    return;
+  }
+  sums_.Resize(count_);
+  std::fill_n(sums_.data(), count_, 0.0F);
+}
+
+// With key column c = x + r, entry x of the sum has the offset of the first
+// query and the first key less x. What lies outside the tile are the zeros
+// between rows.
+inline void BiasGrad::AddBlock(const Block& block, int64_t n, int64_t tile,
+                               int64_t keys) {
+  const int64_t seen = std::max(block.any.begin, tile);
+  const int64_t offset =
+      block.position[0] - call_.Keys(t_.b).Position(seen) + (seen - tile);
+  float* to = sums_.data() + (max_offset_ - offset);
+  const float* ds = t_.Ds(n * kRowsI);
+  for (int64_t x = -AlignUp(kRowsI - 1, kLanesI); x < keys; x += kLanesI) {
+    VF sum = hn::LoadU(kDF, to + x);
+    for (int64_t r = 0; r < kRowsI; ++r) {
+      sum = hn::Add(sum, hn::LoadU(kDF, ds + r * kBwdStride + x + r));
+    }
+    hn::StoreU(sum, kDF, to + x);
+  }
+}
+
+// In float64: for scattered positions, and ramps over far ones.
+inline void BiasGrad::AddKeys(const Block& block, int64_t r, Interval seen,
+                              const float* ds) {
+  const Tokens& t = call_.Keys(t_.b);
+  for (int64_t j = seen.begin; j < seen.end; ++j) {
+    const int64_t offset = block.position[r] - t.Position(j);
+    const double d = static_cast<double>(ds[j]);
+    if (bias_->by_offset()) {
+      g_.bias[static_cast<size_t>(bias_->map().Entry(offset))] += d;
+    } else {
+      (offset > 0 ? g_.past : g_.future) -=
+          d * std::abs(static_cast<double>(offset));
+    }
+  }
+}
+
+// A table over a 2-D window, or with a special token.
+inline void BiasGrad::AddPairs(const Block& block, int64_t r, Interval seen,
+                               const float* ds) {
   const BucketMap& buckets = std::get<BiasTable>(*call_.terms.bias).buckets;
   const auto& special = buckets.special;
   const auto add = [&](int32_t bucket, int64_t j) {
     g_.special[static_cast<size_t>(bucket)] += static_cast<double>(ds[j]);
   };
-  if (special && block.position[r] == special->position) {
-    scorer_.ForRuns(
-        block, r, keys, buckets,
-        [&](int64_t j, int64_t count, int64_t /*rel*/) {
-          for (int64_t e = j; e < j + count; ++e) add(special->as_query, e);
-        },
-        [&](int64_t j) { add(special->as_both, j); });
-    return;
-  }
-  const RelMap& map = packed_.bias->map;
-  scorer_.ForRuns(
-      block, r, keys, buckets,
-      [&](int64_t j, int64_t count, int64_t rel) {
-        for (int64_t e = 0; e < count; e += kLanesI) {
-          const VF d = hn::IfThenElseZero(
-              hn::FirstN(kDF, static_cast<size_t>(count - e)),
-              hn::LoadU(kDF, ds + j + e));
-          float* to =
-              t_.rel_sum.data() + RelStart(rel + e, map.first, map.width());
+  const bool from_special = special && block.position[r] == special->position;
+  BiasTerm::ForRuns(
+      buckets, block.position[r], call_.Keys(t_.b), seen,
+      [&](int64_t j, int64_t end, int64_t offset) {
+        if (from_special) {
+          for (; j < end; ++j) add(special->as_query, j);
+          return;
+        }
+        for (; j < end; j += kLanesI, offset -= kLanesI) {
+          VF d = hn::LoadU(kDF, ds + j);
+          if (j + kLanesI > end) {
+            d = hn::IfThenElseZero(
+                hn::FirstN(kDF, static_cast<size_t>(end - j)), d);
+          }
+          float* to = sums_.data() + PaddedEntry(bias_->map(), offset);
           hn::StoreU(hn::Add(hn::LoadU(kDF, to), d), kDF, to);
         }
       },
-      [&](int64_t j) { add(special->as_key, j); });
+      [&](int64_t j) {
+        add(from_special ? special->as_both : special->as_key, j);
+      });
 }
 
-// Bias gradients key by key, in float64: for scattered positions and ramps over
-// far positions.
-inline void TermBackward::AddBias(const Block& block, int64_t r, Interval keys,
-                                  const float* ds) {
-  const Tokens& t = call_.Keys(t_.b);
-  const int64_t m = block.position[r];
-  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
-  for (int64_t j = begin; j < end; ++j) {
-    const int64_t n = t.position[static_cast<size_t>(j)];
-    const double d = static_cast<double>(ds[j]);
-    if (bias_by_rel_) {
-      const RelMap& map = packed_.bias->map;
-      const int64_t e =
-          std::clamp<int64_t>(n - m - map.first, 0, map.width() - 1);
-      g_.bias[static_cast<size_t>(e)] += d;
-    } else {
-      (n < m ? g_.past : g_.future) -= d * std::abs(static_cast<double>(m - n));
-    }
-  }
-}
-
-// x = u g,  s += base[h, s] + slope[h, s] x
-inline void TermBackward::AddProfile(const Block& block, int64_t r,
-                                     Interval keys, const float* ds) {
+// x = u g,  s += base[h, segment] + slope[h, segment] x
+//
+// Flattened, so that its sums stay in registers.
+inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
+                                             Interval keys, const float* ds) {
   const auto& profile = std::get<BiasProfile>(*call_.terms.bias);
-  const int64_t row = profile.base.size(0) == 1 ? 0 : t_.h;
-  const int64_t at = row * profile.base.size(1);
-  const size_t q_row =
-      static_cast<size_t>(block.position[r] - profile.first_position);
-  const double gain = profile.row_gain[q_row];
-  double* d_base = g_.profile->base.MutableData<double>() + at;
-  double* d_slope = g_.profile->slope.MutableData<double>() + at;
-  const double* slope = profile.slope.Data<double>() + at;
+  const ProfileByOffset& distances = *bias_->profile();
+  const ProfileRow row(profile, t_.h, block.position[r]);
+  double* d_base = g_.profile->base.MutableData<double>() + row.head;
+  double* d_slope = g_.profile->slope.MutableData<double>() + row.head;
   SegmentWalk walk(profile);
-  const VD vgain = hn::Set(kDD, gain), zero = hn::Zero(kDD);
+  const VD gain = hn::Set(kDD, row.gain), zero = hn::Zero(kDD);
   // Sums of the segment that the walk is in, by lane.
   size_t open = 0;
   VD sum = zero, sum_x = zero, d_gain = zero;
@@ -94,12 +178,12 @@ inline void TermBackward::AddProfile(const Block& block, int64_t r,
   // Where the row sees nothing, ds is zero.
   scorer_.ForKeys(
       block, r, keys,
-      [&](int64_t j, int64_t rel) {
-        const double* u = packed_.profile->At(rel);
-        double* d_u = g_.profile_by_rel.data() + packed_.profile->Index(rel);
+      [&](int64_t j, int64_t offset) {
+        const double* u = distances.At(offset);
+        double* d_u = g_.profile_by_offset.data() + distances.Entry(offset);
         for (int64_t l = 0; l < kLanesI; l += kLanesD) {
           const VD distance = hn::LoadU(kDD, u + l);
-          const VD x = hn::Mul(distance, vgain);
+          const VD x = hn::Mul(distance, gain);
           const VD d = hn::PromoteTo(kDD, hn::LoadU(kDHalf, ds + j + l));
           VD d_x = zero;
           walk.ForSegments(x, [&](size_t segment, MD lanes) {
@@ -108,29 +192,45 @@ inline void TermBackward::AddProfile(const Block& block, int64_t r,
             const VD here = hn::IfThenElseZero(lanes, d);
             sum = hn::Add(sum, here);
             sum_x = hn::MulAdd(here, x, sum_x);
-            d_x = hn::MulAdd(here, hn::Set(kDD, slope[segment]), d_x);
+            d_x = hn::MulAdd(here, hn::Set(kDD, row.slope[segment]), d_x);
           });
-          hn::StoreU(hn::MulAdd(d_x, vgain, hn::LoadU(kDD, d_u + l)), kDD,
+          hn::StoreU(hn::MulAdd(d_x, gain, hn::LoadU(kDD, d_u + l)), kDD,
                      d_u + l);
           d_gain = hn::MulAdd(d_x, distance, d_gain);
         }
       },
-      [&](int64_t j, int64_t rel) {
-        const double u = *packed_.profile->At(rel), x = u * gain;
+      [&](int64_t j, int64_t offset) {
+        const double u = *distances.At(offset), x = u * row.gain;
         const size_t segment = walk.Of(x);
         const double d = static_cast<double>(ds[j]);
         d_base[segment] += d;
         d_slope[segment] += d * x;
-        const double d_x = d * slope[segment];
-        g_.profile_by_rel[static_cast<size_t>(packed_.profile->Index(rel))] +=
-            d_x * gain;
-        g_.profile->row_gain[q_row] += d_x * u;
+        const double d_x = d * row.slope[segment];
+        g_.profile_by_offset[static_cast<size_t>(distances.Entry(offset))] +=
+            d_x * row.gain;
+        g_.profile->row_gain[row.query] += d_x * u;
       });
   close();
-  g_.profile->row_gain[q_row] += hn::GetLane(hn::SumOfLanes(kDD, d_gain));
+  g_.profile->row_gain[row.query] += hn::GetLane(hn::SumOfLanes(kDD, d_gain));
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
+inline void BiasGrad::EndQueries() {
+  if (diagonal_) {
+    for (int64_t n = 0; n < count_; ++n) {
+      const int64_t e = bias_->map().Entry(max_offset_ - n);
+      g_.bias[static_cast<size_t>(e)] += static_cast<double>(sums_.data()[n]);
+    }
+  } else if (!g_.special.empty()) {
+    const OffsetMap& map = bias_->map();
+    FoldEnds(sums_.data(), map.width());
+    for (int64_t e = 0; e < map.width(); ++e) {
+      g_.special[static_cast<size_t>(map.bucket[static_cast<size_t>(e)])] +=
+          static_cast<double>(sums_.data()[kEndPad + e]);
+    }
+  }
+  diagonal_ = false;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

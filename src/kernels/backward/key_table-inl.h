@@ -1,6 +1,6 @@
 // Gradients of a key table, s += scale_i k_j.Tk[b]: those of the products
 // k_j.Tk[b], by bucket and key, while tiles are computed, and from them those
-// of keys and table, once a head. Included once a SIMD target.
+// of keys and table, once per head. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_
@@ -9,39 +9,106 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_
 #endif
 
-#include "kernels/backward/terms-inl.h"
+#include <vector>
+
+#include "kernels/backward/query_table-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-inline void TermBackward::BeginHead() {
-  if (!scorer_.needs_key_table()) return;
-  // Blocks of kRows keys may reach past the last panel of the last bucket.
-  const int64_t size =
-      AlignUp(call_.terms.k_table->buckets.count, kRowsI) * packed_.cols +
-      kRowsI;
-  d_key_table_.Resize(size);
-  std::fill_n(d_key_table_.data(), size, 0.0F);
-}
+class KeyTableGrad {
+ public:
+  KeyTableGrad(const BackwardPacked& bp, const Scorer& scorer,
+               const QueryTableGrad& query_table, bool want,
+               const BackwardTile& tile, TaskGrads& grads)
+      : bp_(bp),
+        packed_(bp.packed),
+        call_(bp.packed.call),
+        scorer_(scorer),
+        query_table_(query_table),
+        want_(want),
+        t_(tile),
+        g_(grads) {
+    if (!present()) return;
+    // A query table over the same buckets has the rows of ds by offset already.
+    if (!(query_table.by_row() && packed_.q_table->map == packed_.k_map)) {
+      stride_ = AlignUp(packed_.k_map.width(), kLanesI) + 2 * kEndPad;
+    }
+    if (want_) {
+      g_.k_table.assign(
+          static_cast<size_t>(
+              AlignUp(call_.terms.k_table->buckets.count, kRowsI) *
+              bp_.dim_stride),
+          0.0F);
+    }
+  }
+  bool present() const { return scorer_.needs_key_table(); }
+
+  void BeginHead() {
+    if (!present()) return;
+    // Blocks of kRows keys may reach past the last panel of the last bucket.
+    const int64_t size =
+        AlignUp(call_.terms.k_table->buckets.count, kRowsI) * packed_.cols +
+        kRowsI;
+    d_products_.Resize(size);
+    std::fill_n(d_products_.data(), size, 0.0F);
+  }
+  void BeginQueries() {
+    if (stride_ == 0) return;
+    sums_.Resize(kBwdQueries * stride_);
+    std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
+  }
+  // ds of row r, query i of the tile.
+  void AddRow(const Block& block, int64_t i, int64_t r, Interval keys,
+              const float* ds) {
+    if (!t_.straight) {
+      AddScattered(block, r, keys, ds);
+      return;
+    }
+    if (stride_ > 0) {
+      SumByOffset(packed_.k_map, block.position[r], call_.Keys(block.b),
+                  Within(keys, block.seen[r]), ds, sums_.data() + i * stride_);
+    }
+    AddFar(block, r, keys, ds);
+  }
+  // Before the rows of the query table are folded.
+  void EndQueries() {
+    if (present() && t_.straight) AddNear(t_.Any());
+  }
+  void EndHead();
+
+ private:
+  void AddScattered(const Block& block, int64_t r, Interval keys,
+                    const float* ds);
+  void AddFar(const Block& block, int64_t r, Interval keys, const float* ds);
+  void AddNear(Interval any);
+
+  const BackwardPacked& bp_;
+  const Packed& packed_;
+  const Call& call_;
+  const Scorer& scorer_;
+  const QueryTableGrad& query_table_;
+  const bool want_;  // the gradient of the table, not only that of the keys
+  const BackwardTile& t_;
+  TaskGrads& g_;
+  int64_t stride_ = 0;      // of rows of its own
+  FloatBuffer sums_;        // ds by offset: [kBwdQueries][stride_]
+  FloatBuffer d_products_;  // of k_j.Tk[b]: [buckets][cols]
+};
 
 // Row r of a block whose positions do not count up.
-inline void TermBackward::AddScatteredKeys(const Block& block, int64_t r,
-                                           Interval keys, const float* ds) {
+inline void KeyTableGrad::AddScattered(const Block& block, int64_t r,
+                                       Interval keys, const float* ds) {
   const float scale =
       static_cast<float>(call_.terms.scale.At(block.position[r]));
   const VF vscale = hn::Set(kDF, scale);
-  float* table = d_key_table_.data();
+  float* table = d_products_.data();
   const int64_t cols = packed_.cols;
   scorer_.ForBuckets(
       block, r, keys, packed_.k_map, cols,
       [&](int64_t j, int64_t end, int64_t bucket) {
-        float* row = table + bucket * cols;
-        for (; j < end; j += kLanesI) {
-          hn::StoreU(hn::MulAdd(vscale, hn::LoadU(kDF, ds + j),
-                                hn::LoadU(kDF, row + j)),
-                     kDF, row + j);
-        }
+        AddScaled(scale, ds + j, end - j, table + bucket * cols + j);
       },
       [&](int64_t j, VI at) {
         // Lanes are different keys, so no two meet.
@@ -54,26 +121,18 @@ inline void TermBackward::AddScatteredKeys(const Block& block, int64_t r,
 
 // Keys beyond either end of the map, where the bucket stays the same: of row r,
 // whose positions count up.
-inline void TermBackward::AddFarKeys(const Block& block, int64_t r,
-                                     Interval keys, const float* ds) {
-  const Tokens& t = call_.Keys(t_.b);
-  const RelMap& map = packed_.k_map;
-  const int64_t begin = std::max(keys.begin, block.sees[r].begin);
-  const int64_t end = std::min(keys.end, block.sees[r].end);
+inline void KeyTableGrad::AddFar(const Block& block, int64_t r, Interval keys,
+                                 const float* ds) {
+  const OffsetMap& map = packed_.k_map;
+  const auto [begin, end] = Within(keys, block.seen[r]);
   // The key at entry 0 of the map.
-  const int64_t zero = begin + map.first + block.position[r] -
-                       t.position[static_cast<size_t>(begin)];
+  const int64_t zero = begin - map.max_offset + block.position[r] -
+                       call_.Keys(t_.b).Position(begin);
   const float scale =
       static_cast<float>(call_.terms.scale.At(block.position[r]));
   const auto add = [&](int64_t j, int64_t to, int64_t bucket) {
-    float* row = d_key_table_.data() + bucket * packed_.cols;
-    const VF vscale = hn::Set(kDF, scale);
-    for (; j + kLanesI <= to; j += kLanesI) {
-      hn::StoreU(
-          hn::MulAdd(vscale, hn::LoadU(kDF, ds + j), hn::LoadU(kDF, row + j)),
-          kDF, row + j);
-    }
-    for (; j < to; ++j) row[j] += scale * ds[j];
+    AddScaled(scale, ds + j, to - j,
+              d_products_.data() + bucket * packed_.cols + j);
   };
   add(begin, std::clamp(zero, begin, end), map.bucket.front());
   add(std::clamp(zero + map.width(), begin, end), end, map.bucket.back());
@@ -81,18 +140,18 @@ inline void TermBackward::AddFarKeys(const Block& block, int64_t r,
 
 // Keys within the map, for all queries of the tile, which see keys in `any`:
 // query i meets key base + e + i at entry e. For one entry that is a stretch of
-// one row of the table, so the queries' rows by rel are read by columns, four
-// at a time. Scattering along the diagonals would touch a cache line a pair.
-inline void TermBackward::AddNearKeys(Interval any) {
-  if (any.begin >= any.end) return;
-  const RelMap& map = packed_.k_map;
-  const bool own = key_rel_stride_ > 0;
-  const float* rows = (own ? t_.key_by_rel : t_.by_rel).data() + kRelPad;
-  const int64_t stride = own ? key_rel_stride_ : rel_stride_;
+// one row of the table, so the queries' rows by offset are read by columns,
+// four at a time. Scattering along the diagonals would touch a cache line per
+// pair.
+inline void KeyTableGrad::AddNear(Interval any) {
+  if (any.empty()) return;
+  const OffsetMap& map = packed_.k_map;
+  const float* rows =
+      (stride_ > 0 ? sums_.data() : query_table_.rows()) + kEndPad;
+  const int64_t stride = stride_ > 0 ? stride_ : query_table_.stride();
   const int64_t cols = packed_.cols;
-  const int64_t base =
-      map.first + t_.Position(0) -
-      call_.Keys(t_.b).position[static_cast<size_t>(any.begin)] + any.begin;
+  const int64_t base = any.begin - map.max_offset + t_.Position(0) -
+                       call_.Keys(t_.b).Position(any.begin);
   HWY_ALIGN float scale[kBwdQueries] = {};
   for (int64_t i = 0; i < t_.count; ++i) {
     scale[i] = static_cast<float>(call_.terms.scale.At(t_.Position(i)));
@@ -117,7 +176,7 @@ inline void TermBackward::AddNearKeys(Interval any) {
     }
     for (int64_t n = 0; n < std::min<int64_t>(4, to - e); ++n) {
       const int64_t j = base + e + n;
-      float* row = d_key_table_.data() +
+      float* row = d_products_.data() +
                    map.bucket[static_cast<size_t>(e + n)] * cols + j;
       if (j >= 0 && j + kBwdQueries <= cols) {
         for (int64_t i = 0; i < kBwdQueries; i += kLanesI) {
@@ -136,8 +195,8 @@ inline void TermBackward::AddNearKeys(Interval any) {
 }
 
 // With dKT = gradient of k_j.Tk[b]:  dk += Tk^T dKT,  dTk += dKT k.
-inline void TermBackward::EndHead() {
-  if (!scorer_.needs_key_table()) return;
+inline void KeyTableGrad::EndHead() {
+  if (!present()) return;
   const CallSizes& s = call_.sizes;
   const Tensor& rows = call_.terms.k_table->rows;
   const int64_t count = rows.size(1), cols = packed_.cols;
@@ -160,14 +219,14 @@ inline void TermBackward::EndHead() {
   }
   if (want_) {
     for (int64_t t = 0; t < count; t += kRowsI) {
-      AddProduct(d_key_table_.data() + t * cols, 1, cols,
+      AddProduct(d_products_.data() + t * cols, 1, cols,
                  RowMajor{keys.data(), bp_.dim_stride}, cols,
                  g_.k_table.data() + t * bp_.dim_stride, bp_.dim_stride,
                  bp_.dim_stride);
     }
   }
   for (int64_t j = 0; j < cols; j += kRowsI) {
-    AddProduct(d_key_table_.data() + j, cols, kAdjacent,
+    AddProduct(d_products_.data() + j, cols, kAdjacent,
                RowMajor{table.data(), bp_.dim_stride}, count,
                d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
                bp_.dim_stride);
@@ -179,7 +238,6 @@ inline void TermBackward::EndHead() {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,5 @@
 // What the backward pass reads besides the forward operands, and what one of
-// its tasks adds up. Included once a SIMD target.
+// its tasks adds up. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_PACK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_PACK_INL_H_
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/backward/backward.h"
-#include "kernels/terms/score_epilogue-inl.h"
+#include "kernels/terms/score-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -24,16 +24,16 @@ using kernels::Rows;
 struct TaskGrads {
   FloatBuffer keys;               // [cols + kRows][depth padded], times log2(e)
   FloatBuffer values;             // [cols + kRows][value_dim padded]
-  std::vector<float> q_table;     // [width][D padded], by rel
-  std::vector<float> v_table;     // [width][Dv padded], by rel
-  std::vector<double> bias;       // [width], by rel
+  std::vector<float> q_table;     // [width][D padded], by offset
+  std::vector<float> v_table;     // [width][Dv padded], by offset
+  std::vector<double> bias;       // [width], by offset
   std::vector<float> k_table;     // [buckets][D padded]
   std::vector<float> plain_keys;  // [keys][D]: dk through the key table
   std::vector<double> key_row;    // [D]: the one row of a folded key table
   std::vector<float> extra_q;     // [positions][E]
   std::vector<float> extra_k;
   std::optional<BiasProfileGrads> profile;  // all but its distances,
-  std::vector<double> profile_by_rel;       // which are here
+  std::vector<double> profile_by_offset;    // which are here
   std::vector<double> special;  // [buckets]: bias of grids and special tokens
   double past = 0.0, future = 0.0;  // slopes of a ramp over far positions
 };
@@ -52,9 +52,9 @@ struct BackwardTables {
   int64_t depth_stride = 0;               // depth, padded
   int64_t dim_stride = 0;                 // D, padded
   int64_t value_pad = 0;                  // Dv, padded
-  std::shared_ptr<PackedRows> q_rows;     // Tq by rel
-  std::shared_ptr<PackedTable> v_panels;  // Tv by rel, transposed
-  // do.o a query: [B][Hq][Lq] in tensor order
+  std::shared_ptr<PackedRows> q_rows;     // Tq by offset
+  std::shared_ptr<PackedTable> v_panels;  // Tv by offset, transposed
+  // do.o of each query: [B][Hq][Lq] in tensor order
   std::shared_ptr<const std::vector<float>> delta;
 };
 
@@ -181,7 +181,6 @@ inline void AddPanelRow(float w, const InPanels& b, int64_t row, float* c,
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

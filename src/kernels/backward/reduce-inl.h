@@ -1,5 +1,5 @@
-// Sums what the tasks of a backward pass found, in a fixed order. Included once
-// a SIMD target.
+// Sums what the tasks of a backward pass found, in a fixed order. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_REDUCE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_REDUCE_INL_H_
@@ -18,7 +18,7 @@ namespace locus {
 namespace HWY_NAMESPACE {
 
 // The gradients of the keys and values of (b, kv head): the sum over the tasks
-// that share them, in order, turned back. The tasks' own sums are given back.
+// that share them, in order, rotated back. The tasks' own sums are given back.
 inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
                        int64_t b, int64_t kv, std::span<TaskGrads> tasks) {
   const Call& call = bp.packed.call;
@@ -47,8 +47,9 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
     }
     SetScaled(ln2, d_k.data(), depth, d_k.data());
     if (call.terms.rotate) {
-      RotateRow(*call.terms.rotate, bp.packed.KeyAngles(b), j, d_k.data(),
-                /*back=*/true);
+      const RowAngles angles = bp.packed.KeyAngles(b, j);
+      RotateRow(*call.terms.rotate, angles.cos, angles.sin, d_k.data(),
+                d_k.data(), /*back=*/true);
     }
     for (const TaskGrads& g : tasks) {
       if (g.plain_keys.empty()) continue;
@@ -67,10 +68,11 @@ inline void FinishKeys(const BackwardPacked& bp, const BackwardCall& args,
   }
 }
 
-// Adds rows by rel, times `factor`, to a gradient [heads or 1, buckets, dim].
-inline void AddRowsByRel(const std::vector<float>& rows, int64_t stride,
-                         const RelMap& map, double factor, int64_t h,
-                         Tensor& grad) {
+// Adds rows by offset, times `factor`, to a gradient [heads or 1, buckets,
+// dim].
+inline void AddRowsByOffset(const std::vector<float>& rows, int64_t stride,
+                            const OffsetMap& map, double factor, int64_t h,
+                            Tensor& grad) {
   const int64_t dim = grad.size(2);
   double* to = grad.MutableData<double>() +
                (grad.size(0) == 1 ? 0 : h) * grad.size(1) * dim;
@@ -90,12 +92,12 @@ inline void AddTermGrads(const BackwardPacked& bp, const TaskGrads& g,
   const Terms& terms = packed.call.terms;
   const double ln2 = 1.0 / kLog2E;
   if (terms.q_table) {
-    AddRowsByRel(g.q_table, bp.dim_stride, packed.q_table->map, ln2, h,
-                 grads.q_table);
+    AddRowsByOffset(g.q_table, bp.dim_stride, packed.q_table->map, ln2, h,
+                    grads.q_table);
   }
   if (terms.v_table) {
-    AddRowsByRel(g.v_table, bp.value_pad, packed.v_table->map, 1.0, h,
-                 grads.v_table);
+    AddRowsByOffset(g.v_table, bp.value_pad, packed.v_table->map, 1.0, h,
+                    grads.v_table);
   }
   if (terms.k_table) {
     Tensor& d = grads.k_table;
@@ -129,25 +131,26 @@ inline void AddTermGrads(const BackwardPacked& bp, const TaskGrads& g,
     double* to = d.MutableData<double>() + (d.size(0) == 1 ? 0 : h) * d.size(1);
     for (size_t n = 0; n < g.special.size(); ++n) to[n] += g.special[n];
     for (size_t e = 0; e < g.bias.size(); ++e) {
-      to[packed.bias->map.bucket[e]] += g.bias[e];
+      to[packed.bias->map().bucket[e]] += g.bias[e];
     }
   } else if (std::holds_alternative<BiasRamp>(*terms.bias)) {
-    // B = -slope |m - n|, by sign of rel = n - m.
+    // B = -slope |m - n|
     auto& d = std::get<BiasRampGrads>(*grads.bias);
     double past = g.past, future = g.future;
     for (size_t e = 0; e < g.bias.size(); ++e) {
-      const double rel =
-          static_cast<double>(packed.bias->map.first + static_cast<int64_t>(e));
-      (rel < 0.0 ? past : future) += g.bias[e] * (rel < 0.0 ? rel : -rel);
+      const double offset = static_cast<double>(packed.bias->map().max_offset -
+                                                static_cast<int64_t>(e));
+      (offset > 0.0 ? past : future) -= g.bias[e] * std::abs(offset);
     }
     d.past[static_cast<size_t>(h)] += past;
     d.future[static_cast<size_t>(h)] += future;
   } else if (g.profile) {
     auto& d = std::get<BiasProfileGrads>(*grads.bias);
-    const ProfileByRel& by_rel = *packed.profile;
-    for (int64_t rel = -by_rel.reach(); rel <= by_rel.reach(); ++rel) {
-      d.distance[static_cast<size_t>(std::abs(rel))] +=
-          g.profile_by_rel[static_cast<size_t>(by_rel.Index(rel))];
+    const ProfileByOffset& by_offset = *packed.bias->profile();
+    const int64_t reach = by_offset.reach();
+    for (int64_t offset = -reach; offset <= reach; ++offset) {
+      d.distance[static_cast<size_t>(std::abs(offset))] +=
+          g.profile_by_offset[static_cast<size_t>(by_offset.Entry(offset))];
     }
     for (size_t n = 0; n < d.row_gain.size(); ++n) {
       d.row_gain[n] += g.profile->row_gain[n];
@@ -159,7 +162,6 @@ inline void AddTermGrads(const BackwardPacked& bp, const TaskGrads& g,
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

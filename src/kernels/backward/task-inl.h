@@ -1,5 +1,5 @@
 // One task of the backward pass: a stretch of queries of one head against all
-// keys. Included once a SIMD target.
+// keys. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_
@@ -10,9 +10,7 @@
 
 #include <vector>
 
-#include "kernels/backward/band-inl.h"
-#include "kernels/backward/bias-inl.h"
-#include "kernels/backward/key_table-inl.h"
+#include "kernels/backward/terms-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -47,7 +45,7 @@ class BackwardTask {
   TaskGrads& g_;
   Scorer scorer_;
   KeyTable key_table_;
-  PairRows pairs_;
+  DisentangledRows disentangled_;
   TermBackward terms_;
 };
 
@@ -90,7 +88,8 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
   if (scorer_.needs_key_table()) {
     key_table_.Build(packed_, b, h);
     scorer_.SetKeyTable(&key_table_);
-    if (PairRows::Fits(packed_)) pairs_.BeginHead(packed_, b, h, key_table_);
+    if (DisentangledRows::Fits(packed_))
+      disentangled_.BeginHead(packed_, b, h, key_table_);
   }
   terms_.BeginHead();
   const int64_t keys = call_.Keys(b).size(), step = SpanKeys();
@@ -103,7 +102,7 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
     for (int64_t q = 0; q < count; q += kBwdQueries) {
       const int64_t queries = std::min(kBwdQueries, count - q);
       const bool seen =
-          !Within(call_.AnySees(b, first + q, queries), span).empty();
+          !Within(call_.AnyVisible(b, first + q, queries), span).empty();
       const size_t at = static_cast<size_t>(q / kBwdQueries);
       // Queries that see nothing at all are stored with the last span.
       if (!seen && (stored[at] || begin < keys)) continue;
@@ -173,10 +172,10 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
   t_.blocks.assign(static_cast<size_t>(t_.n_blocks), Block());
   t_.lse.assign(static_cast<size_t>(rows), 0.0F);
   t_.delta.assign(static_cast<size_t>(rows), 0.0F);
-  if (scorer_.needs_key_table() && PairRows::Fits(packed_)) {
-    const bool straight = pairs_.BeginQueries(
-        first, count, Within(call_.AnySees(t_.b, first, count), span));
-    scorer_.SetPairRows(straight ? &pairs_ : nullptr);
+  if (scorer_.needs_key_table() && DisentangledRows::Fits(packed_)) {
+    const bool straight = disentangled_.BeginQueries(
+        first, count, Within(call_.AnyVisible(t_.b, first, count), span));
+    scorer_.SetDisentangled(straight ? &disentangled_ : nullptr);
   }
   const Tokens& tokens = call_.Queries(t_.b);
   t_.d_block.Resize(kRowsI * s.value_dim);
@@ -189,7 +188,7 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
     block.any = Within(block.any, span);
     block.all = Within(block.all, span);
     for (int64_t r = 0; r < kRowsI; ++r) {
-      block.sees[r] = Within(block.sees[r], span);
+      block.seen[r] = Within(block.seen[r], span);
       const int64_t i = row + r;
       float* d_row = t_.d_block.data() + r * s.value_dim;
       if (r < block.count) {
@@ -201,7 +200,7 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
         t_.delta[static_cast<size_t>(i)] =
             (*bp_.delta)[static_cast<size_t>(at)];
         // A row that saw nothing has no gradient.
-        if (args_.lse[at] == kMinusInf) block.sees[r] = {0, 0};
+        if (args_.lse[at] == kMinusInf) block.seen[r] = {0, 0};
       } else {
         std::fill_n(d_row, s.value_dim, 0.0F);
       }
@@ -223,17 +222,18 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
 }
 
 // p and ds of block n against keys [tile, tile + keys): zeros where a row does
-// not see a key.
+// not see a key, also in the columns behind the last key that products and
+// diagonals may read.
 inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   const Block& block = t_.blocks[static_cast<size_t>(n)];
   float* p = t_.P(n * kRowsI);
   float* ds = t_.Ds(n * kRowsI);
-  const int64_t begin = std::max(block.any.begin, tile);
-  const int64_t end = std::min(block.any.end, tile + keys);
+  const int64_t cols = std::min(kBwdKeys, keys + kBwdGap);
+  const auto [begin, end] = Within(block.any, {tile, tile + keys});
   if (begin >= end) {
     for (int64_t r = 0; r < kRowsI; ++r) {
-      std::fill_n(p + r * kBwdStride, kBwdKeys, 0.0F);
-      std::fill_n(ds + r * kBwdStride, kBwdKeys, 0.0F);
+      std::fill_n(p + r * kBwdStride, cols, 0.0F);
+      std::fill_n(ds + r * kBwdStride, cols, 0.0F);
     }
     return;
   }
@@ -253,8 +253,8 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
     float* dr = ds + r * kBwdStride - tile;
     const Interval seen = Scorer::Vectors(block, r, lo, end);
     if (r >= block.count || seen.begin == seen.end) {
-      std::fill_n(pr + tile, kBwdKeys, 0.0F);
-      std::fill_n(dr + tile, kBwdKeys, 0.0F);
+      std::fill_n(pr + tile, cols, 0.0F);
+      std::fill_n(dr + tile, cols, 0.0F);
       continue;
     }
     terms_.AddToDp(block, n * kRowsI + r, r, seen, dr);
@@ -274,10 +274,10 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
       hn::StoreU(d, kDF, dr + j);
     }
     // What the row does not see has weight and slope zero.
-    const int64_t from = std::max(seen.begin, block.sees[r].begin);
-    const int64_t to = std::min(seen.end, block.sees[r].end);
+    const int64_t from = std::max(seen.begin, block.seen[r].begin);
+    const int64_t to = std::min(seen.end, block.seen[r].end);
     for (int64_t j = tile; j < from; ++j) pr[j] = dr[j] = 0.0F;
-    for (int64_t j = to; j < tile + kBwdKeys; ++j) pr[j] = dr[j] = 0.0F;
+    for (int64_t j = to; j < tile + cols; ++j) pr[j] = dr[j] = 0.0F;
   }
 }
 
@@ -309,7 +309,7 @@ template <typename F>
 void BackwardTask::ForSeen(int64_t tile, int64_t keys, const F& f) const {
   for (int64_t i = 0; i < t_.count; ++i) {
     const Block& block = t_.blocks[static_cast<size_t>(i / kRowsI)];
-    const Interval seen = Within(block.sees[i % kRowsI], {tile, tile + keys});
+    const Interval seen = Within(block.seen[i % kRowsI], {tile, tile + keys});
     for (int64_t j = seen.begin; j < seen.end; ++j) f(i, j);
   }
 }
@@ -318,8 +318,7 @@ inline void BackwardTask::AddToQueries(int64_t tile, int64_t keys) {
   const InPanels k = bp_.KeyRows(t_.b, t_.h);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     const Block& block = t_.blocks[static_cast<size_t>(n)];
-    const int64_t begin = std::max(block.any.begin, tile);
-    const int64_t end = std::min(block.any.end, tile + keys);
+    const auto [begin, end] = Within(block.any, {tile, tile + keys});
     if (begin >= end) continue;
     AddProduct(t_.Ds(n * kRowsI) + (begin - tile), 1, Fixed<kBwdStride>(),
                k.From(begin), end - begin,
@@ -369,7 +368,8 @@ inline void BackwardTask::StoreQueries(bool add) {
       }
     }
     if (call_.terms.rotate) {
-      RotateRow(*call_.terms.rotate, packed_.QueryAngles(t_.b), t_.first + i, d,
+      const RowAngles angles = packed_.QueryAngles(t_.b, t_.first + i);
+      RotateRow(*call_.terms.rotate, angles.cos, angles.sin, d, d,
                 /*back=*/true);
     }
     // (q + u).k: u gets what q gets from the dot product, before the tables.
@@ -389,7 +389,6 @@ inline void BackwardTask::StoreQueries(bool add) {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

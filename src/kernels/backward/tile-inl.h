@@ -1,5 +1,5 @@
 // A tile of the backward pass: some queries of one head, and p and ds of these
-// queries against some keys. Included once a SIMD target.
+// queries against some keys. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 // storing the accumulators costs a few in a hundred. 96 and 192 are multiples
 // of both sides of the micro-kernel (12 x 32, 6 x 16, 6 x 8).
 constexpr int64_t kBwdQueries = 96;
-static_assert(kBwdQueries == PairRows::kQueries);
+static_assert(kBwdQueries == DisentangledRows::kQueries);
 constexpr int64_t kBwdKeys = 192;
 // Between rows lie 32 zeros. Diagonals may be read askew, past either end of a
 // row, by kRows - 1 columns and a vector; and rows do not share cache sets.
@@ -44,11 +44,15 @@ struct BackwardTile {
   FloatBuffer d_pack;                      // do: [blocks][Dv][kRows]
   FloatBuffer d_q;                         // [kBwdQueries][depth padded]
   FloatBuffer d_plain;  // [kBwdQueries][D padded]: through the tables
-  // Of the terms' gradients.
-  FloatBuffer by_rel, key_by_rel, v_row, p_by_rel, band, rel_sum;
+  // Queries and keys that they see count up by one, so that diagonals are
+  // straight.
+  bool straight = false;
 
   float* P(int64_t i) { return p.data() + kBwdGap + i * kBwdStride; }
   float* Ds(int64_t i) { return ds.data() + kBwdGap + i * kBwdStride; }
+  const float* Ds(int64_t i) const {
+    return ds.data() + kBwdGap + i * kBwdStride;
+  }
   InPanels Q() const { return {q_rows.data(), kBwdQueries}; }
   InPanels Plain() const { return {plain_rows.data(), kBwdQueries}; }
   InPanels DOut() const { return {d_rows.data(), kBwdQueries}; }
@@ -67,7 +71,6 @@ struct BackwardTile {
   }
 };
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,15 +1,13 @@
 // Queries over the cached tokens.
-#include "kernels/decode/decode.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "core/fail.h"
-#include "kernels/forward/forward.h"
-#include "kernels/plan/call.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/run.h"
 #include "locus/encoding.h"
 #include "locus/kv_cache.h"
-#include "locus/rotary.h"
 
 namespace locus {
 
@@ -89,47 +87,21 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
 AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
                                 const DecodeOptions& options) const {
   const Prepared call = Prepare(q, options);
-  const CallSizes sizes = CheckCall(q, call.k, call.v, call.options);
-  const Shape shape =
-      CallMask(sizes, call.options).ShapeOf(sizes, call.options);
-  return Decode(q, encoding.Lower(shape).terms, options);
+  const kernels::Plan plan(
+      q, call.k, call.v, encoding, call.options,
+      {.cached_keys = true, .keys_rotated = KeysRotated()});
+  CheckTable(plan.terms, "the queries would be rotated");
+  return kernels::Run(plan, q, call.k, call.v);
 }
 
 AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
                                 const DecodeOptions& options) const {
-  const Prepared prepared = Prepare(q, options);
+  const Prepared call = Prepare(q, options);
   CheckTable(terms, "the queries would be rotated");
-  const kernels::Call call(q, prepared.k, prepared.v, terms, prepared.options);
-  const CallSizes& s = call.sizes;
-  AttentionResult result = kernels::NewResult(s, q.dtype(), options.return_lse);
-  float* lse = options.return_lse ? result.lse.MutableData<float>() : nullptr;
-  const bool rotated = Stored(rotation_, with_key_table_) != nullptr;
-  const int threads = kernels::ThreadsFor(s, options.threads);
-  if (kernels::FewRows(s, terms) || kernels::TablesByPair(terms) ||
-      (rotated && terms.q_table)) {
-    kernels::Decode(call, result.out, lse, threads, rotated);
-  } else if (!rotated) {
-    kernels::Forward(call, result.out, lse, threads);
-  } else {
-    // Many queries over rotated keys: rotate these too, and nothing is left of
-    // the rotation. (A query table would need them as they came.)
-    Terms rest = terms;
-    rest.rotate.reset();
-    std::vector<int64_t> positions(static_cast<size_t>(s.batch * s.q_len));
-    for (int64_t b = 0; b < s.batch; ++b) {
-      const kernels::Tokens& t = call.Queries(b);
-      for (size_t i = 0; i < t.source.size(); ++i) {
-        positions[static_cast<size_t>(b * s.q_len + t.source[i])] =
-            t.position[i];
-      }
-    }
-    const Tensor turned = Rotate(q.To(DType::kF32), *terms.rotate, positions,
-                                 /*inverse=*/false, threads);
-    const kernels::Call whole(turned, prepared.k, prepared.v, rest,
-                              prepared.options);
-    kernels::Forward(whole, result.out, lse, threads);
-  }
-  return result;
+  const kernels::Plan plan(
+      q, call.k, call.v, terms, call.options,
+      {.cached_keys = true, .keys_rotated = KeysRotated()});
+  return kernels::Run(plan, q, call.k, call.v);
 }
 
 }  // namespace locus

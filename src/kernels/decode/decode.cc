@@ -12,24 +12,21 @@ namespace locus {
 HWY_EXPORT(DecodeF32);
 
 namespace kernels {
-bool FewRows(const CallSizes& s, const Terms& terms) {
+const char* DecodeRefuses(const Plan& plan) {
+  const CallSizes& s = plan.sizes;
+  const Terms& terms = plan.terms;
+  if (s.k_len == 0) return "there are no keys";
+  // No other driver takes these.
+  if (TablesByPair(terms)) return nullptr;
   const bool tables =
       terms.extra_dot || terms.q_table || terms.k_table || terms.v_table;
-  return s.k_len > 0 &&
-         s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32);
+  if (s.q_len * (s.q_heads / s.kv_heads) <= (tables ? 16 : 32)) return nullptr;
+  return tables ? "more than 16 rows of queries per key head, with tables"
+                : "more than 32 rows of queries per key head";
 }
 
-bool TablesByPair(const Terms& terms) {
-  const auto by_pair = [](const std::optional<BucketTable>& table) {
-    return table && (table->buckets.grid || table->buckets.special);
-  };
-  return by_pair(terms.q_table) || by_pair(terms.k_table) ||
-         by_pair(terms.v_table);
-}
-
-void Decode(const Call& call, Tensor& out, float* lse, int threads,
-            bool keys_rotated) {
-  HWY_DYNAMIC_DISPATCH(DecodeF32)(call, out, lse, threads, keys_rotated);
+void Decode(const Call& call, Tensor& out, float* lse) {
+  HWY_DYNAMIC_DISPATCH(DecodeF32)(call, out, lse);
 }
 }  // namespace kernels
 }  // namespace locus

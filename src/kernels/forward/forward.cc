@@ -10,8 +10,8 @@ namespace locus {
 HWY_EXPORT(ForwardF32);
 
 namespace kernels {
-void Forward(const Call& call, Tensor& out, float* lse, int threads) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(call, out, lse, threads);
+void Forward(const Call& call, Tensor& out, float* lse) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)(call, out, lse);
 }
 }  // namespace kernels
 }  // namespace locus

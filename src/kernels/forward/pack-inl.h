@@ -1,5 +1,5 @@
-// Keys, values and queries packed for the micro-kernel. Included once a SIMD
-// target.
+// Keys, values and queries packed for the micro-kernel, for the forward and the
+// backward pass. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
 #undef LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
@@ -7,35 +7,25 @@
 #define LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
 #endif
 
-#include <cmath>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <vector>
 
 #include "core/buffer.h"
-#include "core/fail.h"
 #include "core/threads.h"
-#include "kernels/plan/call.h"
-#include "kernels/rotary/rotate_row-inl.h"
-#include "kernels/terms/offset_rows-inl.h"
-#include "kernels/terms/profile-inl.h"
+#include "kernels/terms/bias-inl.h"
+#include "kernels/terms/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-using kernels::Call;
-using kernels::RotationTable;
-using kernels::Run;
-
-// Rows are asked for while this many before them are packed: rows of four are
+// Rows are prefetched while this many before them are packed: rows of four are
 // read side by side, which the hardware's own streams follow poorly.
 constexpr int64_t kRowsAhead = 8;
 
 // Sizes and tables that the heads of a call share. Copies share the tables.
-struct PackedTables {
-  PackedTables(const Call& c, int n_threads);
+struct PackedTables : OperandTerms {
+  explicit PackedTables(const Call& c);
 
   // Lays out the tables of query heads [first, first + count).
   void PackTables(int64_t first, int64_t count) const {
@@ -43,62 +33,57 @@ struct PackedTables {
     if (v_table) v_table->Pack(first, count, threads);
   }
 
-  const RotationTable& QueryAngles(int64_t b) const {
-    return (*q_angles)[call.shared ? 0 : static_cast<size_t>(b)];
+  RowAngles QueryAngles(int64_t b, int64_t i) const {
+    if (!call.terms.rotate) return {};
+    return {call.plan.q_angles[call.plan.tokens.Sequence(b)], i,
+            call.terms.rotate->NumPairs()};
   }
-  const RotationTable& KeyAngles(int64_t b) const {
-    return (*k_angles)[call.shared ? 0 : static_cast<size_t>(b)];
+  RowAngles KeyAngles(int64_t b, int64_t j) const {
+    if (call.RotationOfKeys() == nullptr) return {};
+    return {call.plan.k_angles[call.plan.tokens.Sequence(b)], j,
+            call.terms.rotate->NumPairs()};
   }
-  // Key j of (b, kv head) with its extra dimensions for query head h: [depth].
-  void LoadKey(int64_t b, int64_t h, int64_t j, float* row) const;
-  // The same, where it lies if nothing is to be done to it, else in `scratch`.
+  // Key j of (b, kv head) with its extra dimensions for query head h, [depth]:
+  // where it lies if nothing is to be done to it, else in `scratch`.
   const float* KeyRow(int64_t b, int64_t h, int64_t j, float* scratch) const {
     const Tokens& tokens = call.Keys(b);
-    if (!call.terms.rotate && extra == 0) {
-      const float* row = call.k.Direct(b, call.KvHead(h),
-                                       tokens.source[static_cast<size_t>(j)]);
+    const int64_t source = tokens.source[static_cast<size_t>(j)];
+    if (call.RotationOfKeys() == nullptr && extra == 0) {
+      const float* row = call.k.Direct(b, call.KvHead(h), source);
       if (row != nullptr) {
         FetchRow(row + kRowsAhead * call.k.row_stride(), call.sizes.head_dim);
         return row;
       }
     }
-    LoadKey(b, h, j, scratch);
+    call.k.Load(b, call.KvHead(h), source, scratch);
+    FinishKey(h, tokens.Position(j), KeyAngles(b, j), scratch);
     return scratch;
   }
   // Query i likewise, times scale * log2(e): [depth] rotated, and [D] plain
   // unless that is nullptr.
   void LoadQuery(int64_t b, int64_t h, int64_t i, float* dot,
-                 float* plain) const;
-  // Appends row r of an extra table to the head_dim channels of a row.
-  void LoadExtra(const Tensor& rows, int64_t h, int64_t r, float* row) const {
-    float* to = row + call.sizes.head_dim;
-    const float* from = TableRow(rows, h, r, to);
-    if (from != to) std::copy_n(from, extra, to);
-  }
-  // scale_i * log2(e).
-  float ScaleOf(int64_t position) const {
-    return static_cast<float>(call.terms.scale.At(position) * kLog2E);
+                 float* plain) const {
+    const Tokens& tokens = call.Queries(b);
+    const int64_t source = tokens.source[static_cast<size_t>(i)];
+    const float* row = call.q.Direct(b, h, source);
+    if (row == nullptr) {
+      call.q.Load(b, h, source, dot);
+      row = dot;
+    }
+    FinishQuery(h, tokens.Position(i), QueryAngles(b, i), row, dot, plain);
   }
   int64_t Units() const { return call.sizes.batch * call.sizes.kv_heads; }
 
-  const Call& call;
   int threads;
-  int64_t extra = 0;       // extra dimensions of the dot product
-  int64_t depth = 0;       // head_dim + extra
   int64_t cols = 0;        // padded keys
   int64_t value_cols = 0;  // value_dim, padded
-  int64_t group = 1;       // query heads a key head
+  int64_t group = 1;       // query heads per key head
   int64_t key_copies = 1;  // of each key: group if extended by query head
-  // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves
-  // into the query where nothing rotates.
-  bool fold_key_row = false;
-  std::shared_ptr<const std::vector<RotationTable>> q_angles, k_angles;
   std::shared_ptr<PackedTable> q_table;
   bool q_table_band = false;  // too wide to multiply whole: by tile
-  std::shared_ptr<const PackedBias> bias;  // a table or a ramp by rel
-  std::shared_ptr<const ProfileByRel> profile;
+  std::shared_ptr<const BiasTerm> bias;
   std::shared_ptr<PackedRows> v_table;
-  RelMap k_map;  // of the key table, unless it is folded
+  OffsetMap k_map;  // of the key table, unless it is folded
 };
 
 // The tables, and keys and values of a range of units: a unit is one key head
@@ -151,106 +136,28 @@ struct Packed : PackedTables {
   void PackValues();
 };
 
-inline void PackedTables::LoadKey(int64_t b, int64_t h, int64_t j,
-                                  float* row) const {
-  const Tokens& tokens = call.Keys(b);
-  const size_t at = static_cast<size_t>(j);
-  call.k.Load(b, call.KvHead(h), tokens.source[at], row);
-  if (call.terms.rotate) {
-    RotateRow(*call.terms.rotate, KeyAngles(b), j, row);
-  }
-  if (extra > 0) {
-    const ExtraDot& dot = *call.terms.extra_dot;
-    LoadExtra(dot.k_rows, h, tokens.position[at] - dot.first_position, row);
-  }
-}
-
-inline void PackedTables::LoadQuery(int64_t b, int64_t h, int64_t i,
-                                    float* dot_row, float* plain) const {
-  const Tokens& tokens = call.Queries(b);
-  const size_t at = static_cast<size_t>(i);
-  const int64_t dim = call.sizes.head_dim;
-  const float scale = ScaleOf(tokens.position[at]);
-  const float* row = call.q.Direct(b, h, tokens.source[at]);
-  if (row == nullptr) {
-    call.q.Load(b, h, tokens.source[at], dot_row);
-    row = dot_row;
-  }
-  if (plain != nullptr) SetScaled(scale, row, dim, plain);
-  if (!fold_key_row && !call.terms.rotate && extra == 0) {
-    SetScaled(scale, row, dim, dot_row);
-    return;
-  }
-  if (row != dot_row) std::copy_n(row, dim, dot_row);
-  if (fold_key_row) {
-    FourRows scratch(dim);
-    const float* u = TableRow(call.terms.k_table->rows, h, 0, scratch.Next());
-    AddScaled(1.0F, u, dim, dot_row);
-  }
-  if (call.terms.rotate) {
-    RotateRow(*call.terms.rotate, QueryAngles(b), i, dot_row);
-  }
-  if (extra > 0) {
-    const ExtraDot& dot = *call.terms.extra_dot;
-    LoadExtra(dot.q_rows, h, tokens.position[at] - dot.first_position, dot_row);
-  }
-  SetScaled(scale, dot_row, depth, dot_row);
-}
-
-inline PackedTables::PackedTables(const Call& c, int n_threads)
-    : call(c), threads(n_threads) {
+inline PackedTables::PackedTables(const Call& c)
+    : OperandTerms(c, Extra::kAppended), threads(c.plan.threads) {
   const CallSizes& s = call.sizes;
   const Terms& terms = call.terms;
-  if (terms.extra_dot) extra = terms.extra_dot->q_rows.size(2);
-  depth = s.head_dim + extra;
   cols = PaddedCols(s.k_len);
   group = s.kv_heads > 0 ? s.q_heads / s.kv_heads : 1;
   if (extra > 0 && terms.extra_dot->k_rows.size(0) > 1) key_copies = group;
   value_cols = PaddedCols(s.value_dim);
-  fold_key_row =
-      terms.k_table && terms.k_table->buckets.count == 1 && !terms.rotate;
-
-  if (terms.rotate) {
-    const Rotation& r = *terms.rotate;
-    const int64_t origin = kernels::DecayOrigin(r, call.shape);
-    const auto angles = [&](const std::vector<Tokens>& tokens, double sign) {
-      auto of = std::make_shared<std::vector<RotationTable>>();
-      for (const Tokens& t : tokens) {
-        of->emplace_back(r, t.position, sign, origin, threads);
-      }
-      return of;
-    };
-    q_angles = angles(call.queries, 1.0);
-    k_angles = angles(call.keys, -1.0);
-  }
-
   if (terms.q_table) {
     q_table = std::make_shared<PackedTable>(*terms.q_table, call.shape);
-    // Multiplying every row by the whole table costs width * D a row; by tile
+    // Multiplying every row by the whole table costs width * D per row; by tile
     // it costs a band as wide as what the row sees. Half of the keys is where
     // the first wins, bookkeeping included.
     q_table_band =
         q_table->map.width() > 64 && 2 * q_table->map.width() > s.k_len;
   }
   if (terms.k_table && !fold_key_row) {
-    k_map = RelMap(terms.k_table->buckets, call.shape);
+    k_map = OffsetMap(terms.k_table->buckets, call.shape);
   }
-  if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {
-    bias = std::make_shared<PackedBias>(std::get<BiasTable>(*terms.bias),
-                                        call.shape);
-  }
-  if (terms.bias && std::holds_alternative<BiasRamp>(*terms.bias)) {
-    // As a row by rel, unless positions lie so far apart that a row would be
-    // longer than the call.
-    const int64_t span = call.shape.max_offset - call.shape.min_offset;
-    if (span >= 0 && span <= 4 * (s.q_len + s.k_len)) {
-      bias = std::make_shared<PackedBias>(std::get<BiasRamp>(*terms.bias),
-                                          call.shape);
-    }
-  }
-  if (terms.bias && std::holds_alternative<BiasProfile>(*terms.bias)) {
-    profile =
-        std::make_shared<ProfileByRel>(std::get<BiasProfile>(*terms.bias));
+  if (terms.bias) {
+    bias = std::make_shared<BiasTerm>(*terms.bias, s, call.shape,
+                                      BiasTerm::Ramp::kRows);
   }
   if (terms.v_table) {
     v_table = std::make_shared<PackedRows>(*terms.v_table, call.shape);
@@ -333,7 +240,6 @@ inline void Packed::PackValues() {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -41,7 +41,6 @@ void RotateOneRow(const Rotation& rotation, const kernels::RotationTable& table,
   RotateRow(rotation, table, i, x);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -174,7 +174,6 @@ inline void RotateRow(const Rotation& rotation,
   RotateRow(rotation, table.cos.data() + at, table.sin.data() + at, x, x, back);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -212,7 +212,6 @@ void RotateAny(const RotateCall& call, const RotateBlock& block, TableForm form,
   });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -117,7 +117,6 @@ inline FloatBuffer SpanQueryAngles(const Rotation& r,
 }
 
 }  // namespace stream
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

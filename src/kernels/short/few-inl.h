@@ -1,6 +1,6 @@
 // The shortest calls: at most four keys, and operands that can be used where
 // they lie. Nothing is planned, copied or kept: such a call is over in the time
-// that setting up the general way takes. Included once a SIMD target.
+// that setting up the general way takes. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
@@ -11,14 +11,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/short/call.h"
 #include "kernels/short/rows-inl.h"
-#include "kernels/short/short.h"
 #include "kernels/simd/stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-namespace brief {
+namespace short_seq {
 
 using kernels::ShortCall;
 
@@ -34,10 +34,12 @@ inline bool IsFew(const ShortCall& call) {
     return false;
   }
   const Terms& terms = call.terms;
-  return call.q.dtype() == DType::kF32 && call.q.unit_stride() &&
-         call.k.unit_stride() && call.v.unit_stride() && !terms.rotate &&
-         !terms.extra_dot && terms.scale.beta == 0.0 && call.softcap == 0.0F &&
-         call.key_lengths.empty() && call.behind == BucketMap::kHighest &&
+  return call.call.q.dtype() == DType::kF32 && call.call.q.unit_stride() &&
+         call.call.k.unit_stride() && call.call.v.unit_stride() &&
+         !terms.rotate && !terms.extra_dot && terms.scale.beta == 0.0 &&
+         call.call.softcap == 0.0F &&
+         call.call.plan.options.key_lengths.empty() &&
+         call.behind == BucketMap::kHighest &&
          call.ahead == BucketMap::kHighest;
 }
 
@@ -51,14 +53,14 @@ struct FewOperands {
 // Attends kR queries of head h from query i on: out [kR][Dv] and, unless
 // nullptr, lse [kR].
 template <size_t kR>
-HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
-                        int64_t i, float* out, float* lse) {
+HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
+                          int64_t h, int64_t i, float* out, float* lse) {
   const CallSizes& s = call.sizes;
   constexpr int64_t kCount = static_cast<int64_t>(kR);
   // Four sums may be written where there are fewer keys or lanes.
   HWY_ALIGN float p[kR * kStride];
   const auto key = [&](int64_t j) {
-    return in.k + std::min(j, s.k_len - 1) * call.k.row_stride();
+    return in.k + std::min(j, s.k_len - 1) * call.call.k.row_stride();
   };
   if constexpr (kR == 1) {
     // A vector that is stored whole is loaded again without waiting.
@@ -72,7 +74,7 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
   } else {
     // As many rows as share four keys.
     constexpr size_t kStep = stream::kShared<kR> == 4 ? kR : 2;
-    const int64_t step = call.q.row_stride();
+    const int64_t step = call.call.q.row_stride();
     const float* const keys[] = {key(0), key(1), key(2), key(3)};
     for (size_t r = 0; r < kR; r += kStep) {
       stream::DotKeys<kStep, 4, /*kFetch=*/false>(
@@ -92,15 +94,13 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
     hn::StoreU(hn::IfThenElseZero(present, scores), kDF, row);
   }
   const kernels::Interval all{0, s.k_len};
+  kernels::Interval seen[kR];
+  std::fill_n(seen, kR, all);
   RowState states[kR];
-  if (!EvenSoftmax(p, all, kCount, states)) {
-    for (size_t r = 0; r < kR; ++r) {
-      states[r] = SoftmaxRow(p + r * kStride, all, all);
-    }
-  }
+  SoftmaxRows(p, seen, all, kCount, states);
   float inverse[kR];
-  for (size_t r = 0; r < kR; ++r) inverse[r] = Inverse(states[r]);
-  const int64_t v_step = call.v.row_stride();
+  for (size_t r = 0; r < kR; ++r) inverse[r] = InverseSum(states[r]);
+  const int64_t v_step = call.call.v.row_stride();
   for (int64_t c = 0; c < s.value_dim; c += kColsI) {
     const ScaleStore end{inverse, kCount, out + c, s.value_dim};
     const size_t keys = static_cast<size_t>(s.k_len);
@@ -111,7 +111,7 @@ HWY_INLINE void FewRows(const ShortCall& call, const FewOperands& in, int64_t h,
     }
   }
   if (lse == nullptr) return;
-  for (size_t r = 0; r < kR; ++r) lse[r] = LogOfSum(states[r]);
+  for (size_t r = 0; r < kR; ++r) lse[r] = LogSumExp(states[r]);
 }
 
 // Attends query i of head h to a single key, which has all the weight: false,
@@ -140,23 +140,23 @@ inline void Few(const ShortCall& call, float* out, float* lse) {
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       const int64_t kv = group == 1 ? h : h / group;
-      FewOperands in{.q = call.q.Head<float>(b, h),
-                     .k = call.k.Head<float>(b, kv),
-                     .v = call.v.Head<float>(b, kv)};
+      FewOperands in{.q = call.call.q.Head<float>(b, h),
+                     .k = call.call.k.Head<float>(b, kv),
+                     .v = call.call.v.Head<float>(b, kv)};
       for (int64_t i = 0; i < s.q_len;) {
         const int64_t left = s.q_len - i;
         int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         if (s.k_len == 1 && OneKey(call, in, h, i, out, lse)) {
           rows = 1;
         } else if (rows == 4) {
-          FewRows<4>(call, in, h, i, out, lse);
+          AttendFew<4>(call, in, h, i, out, lse);
         } else if (rows == 2) {
-          FewRows<2>(call, in, h, i, out, lse);
+          AttendFew<2>(call, in, h, i, out, lse);
         } else {
-          FewRows<1>(call, in, h, i, out, lse);
+          AttendFew<1>(call, in, h, i, out, lse);
         }
         i += rows;
-        in.q += rows * call.q.row_stride();
+        in.q += rows * call.call.q.row_stride();
         out += rows * s.value_dim;
         if (lse != nullptr) lse += rows;
       }
@@ -164,9 +164,8 @@ inline void Few(const ShortCall& call, float* out, float* lse) {
   }
 }
 
-}  // namespace brief
+}  // namespace short_seq
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,5 @@
 // Small products of short attention: as many rows as there are, one or two
-// vectors of columns. Included once a SIMD target.
+// vectors of columns. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
@@ -7,19 +7,15 @@
 #define LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
-
 #include <algorithm>
-#include <cmath>
 
-#include "kernels/plan/call.h"
-#include "kernels/short/short.h"
-#include "kernels/simd/product-inl.h"
+#include "kernels/short/call.h"
+#include "kernels/terms/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-namespace brief {
+namespace short_seq {
 
 // Rows of a block lie this far apart, in floats: room for the longest, and one
 // cache line more, so that rows do not share cache sets. A constant, so that
@@ -189,112 +185,31 @@ HWY_INLINE void CopyRow(const float* HWY_RESTRICT from, int64_t count,
   for (; d < count; ++d) to[d] = from[d];
 }
 
-// The exponential wants an integer reference of at most 2^21.
-constexpr float kLargestReference = 2097152.0F;
-
-// Turns the scores that a row sees into weights, whatever they are, and clears
-// the rest of what its block sees, `any`.
-inline RowState SoftmaxRow(float* s, kernels::Interval seen,
-                           kernels::Interval any) {
-  RowState state;
-  if (seen.begin >= seen.end) {
-    std::fill(s + any.begin, s + any.end, 0.0F);
-    return state;
-  }
-  const int64_t begin = AlignDown(seen.begin, kLanesI);
-  const int64_t end = AlignUp(seen.end, kLanesI);
-  std::fill(s + begin, s + seen.begin, kMinusInf);
-  std::fill(s + seen.end, s + end, kMinusInf);
-  VF most = hn::Set(kDF, kMinusInf);
-  for (int64_t j = begin; j < end; j += kLanesI) {
-    most = hn::Max(most, hn::LoadU(kDF, s + j));
-  }
-  float ref = std::ceil(hn::GetLane(hn::MaxOfLanes(kDF, most)));
-  if (ref == kMinusInf) {
-    for (int64_t j = seen.begin; j < seen.end; ++j) {
-      // A NaN next to -inf may hide from the maximum, but not from here.
-      s[j] = s[j] == kMinusInf ? 0.0F : s[j];
-      state.sum += s[j];
-    }
-  } else {
-    // A larger reference, or one that is no number: shift the row to 0 first.
-    if (std::isnan(ref)) ref = 0.0F;
-    state.ref = ref;
-    if (std::abs(ref) > kLargestReference) {
-      for (int64_t j = begin; j < end; ++j) s[j] -= ref;
-      ref = 0.0F;
-    }
-    const Exp2Reference reference(ref);
-    VF sum = hn::Zero(kDF);
-    for (int64_t j = begin; j < end; j += kLanesI) {
-      const VF p = Exp2(hn::LoadU(kDF, s + j), reference);
-      sum = hn::Add(sum, p);
-      hn::StoreU(p, kDF, s + j);
-    }
-    state.sum = hn::GetLane(hn::SumOfLanes(kDF, sum));
-  }
-  std::fill(s + any.begin, s + seen.begin, 0.0F);
-  std::fill(s + seen.end, s + any.end, 0.0F);
-  return state;
-}
-
-// The same for `count` rows that all see the same keys, which begin with a
-// whole vector: the common case. Returns false, and changes no score, if a row
-// needs the general way.
-inline bool EvenSoftmax(float* scores, kernels::Interval keys, int64_t count,
+// Turns the scores that each of `count` rows sees into weights, which are zero
+// elsewhere in `any`, what some row sees.
+inline void SoftmaxRows(float* scores, const kernels::Interval* seen,
+                        kernels::Interval any, int64_t count,
                         RowState* states) {
-  const int64_t last = AlignDown(keys.end - 1, kLanesI);  // the last vector
-  const auto in = hn::FirstN(kDF, static_cast<size_t>(keys.end - last));
-  const VF lowest = hn::Set(kDF, kMinusInf);
-  bool near = true;
+  // All maxima first: a row need not wait for its own.
+  float max[kRows];
   for (int64_t r = 0; r < count; ++r) {
-    const float* HWY_RESTRICT s = scores + r * kStride;
-    VF most = hn::IfThenElse(in, hn::LoadU(kDF, s + last), lowest);
-    for (int64_t j = keys.begin; j < last; j += kLanesI) {
-      most = hn::Max(most, hn::LoadU(kDF, s + j));
-    }
-    const float ref = std::ceil(hn::GetLane(hn::MaxOfLanes(kDF, most)));
-    states[r].ref = ref;
-    near &= std::abs(ref) <= kLargestReference;
+    max[r] = RowMax(scores + r * kStride + seen[r].begin, seen[r].size());
   }
-  if (!near) return false;
   for (int64_t r = 0; r < count; ++r) {
-    float* HWY_RESTRICT s = scores + r * kStride;
-    const Exp2Reference reference(states[r].ref);
-    VF sum = hn::IfThenElseZero(in, Exp2(hn::LoadU(kDF, s + last), reference));
-    hn::StoreU(sum, kDF, s + last);
-    for (int64_t j = keys.begin; j < last; j += kLanesI) {
-      const VF p = Exp2(hn::LoadU(kDF, s + j), reference);
-      sum = hn::Add(sum, p);
-      hn::StoreU(p, kDF, s + j);
+    float* s = scores + r * kStride;
+    states[r] = RowState();
+    if (seen[r].empty()) {
+      std::fill(s + any.begin, s + any.end, 0.0F);
+      continue;
     }
-    states[r].sum = hn::GetLane(hn::SumOfLanes(kDF, sum));
-  }
-  return true;
-}
-
-// What sums of weighted values are multiplied by, and the logarithm of the sum
-// of exponentials; 0 and -inf of a row that sees nothing.
-HWY_INLINE float Inverse(const RowState& state) {
-  return state.sum == 0.0F ? 0.0F : 1.0F / state.sum;
-}
-HWY_INLINE float LogOfSum(const RowState& state) {
-  return state.sum == 0.0F ? kMinusInf : LogSumExp(state);
-}
-
-// cap tanh(s / cap), with s and cap in units of log2.
-inline void Cap(float softcap, float* s, int64_t begin, int64_t end) {
-  const float cap = static_cast<float>(softcap * kLog2E);
-  const VF vcap = hn::Set(kDF, cap), inverse = hn::Set(kDF, 1.0F / cap);
-  for (int64_t j = begin; j < end; j += kLanesI) {
-    const VF x = hn::Mul(hn::LoadU(kDF, s + j), inverse);
-    hn::StoreU(hn::Mul(vcap, hn::Tanh(kDF, x)), kDF, s + j);
+    for (int64_t j = any.begin; j < seen[r].begin; ++j) s[j] = 0.0F;
+    OnlineSoftmaxRow(s + seen[r].begin, seen[r].size(), max[r], states[r]);
+    for (int64_t j = seen[r].end; j < any.end; ++j) s[j] = 0.0F;
   }
 }
 
-}  // namespace brief
+}  // namespace short_seq
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

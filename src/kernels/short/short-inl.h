@@ -1,5 +1,5 @@
 // Attention of short sequences: whole rows of scores, nothing packed but the
-// keys of a head. Included once a SIMD target.
+// keys of a head. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
@@ -14,20 +14,21 @@
 #include "core/threads.h"
 #include "kernels/short/few-inl.h"
 #include "kernels/short/layout-inl.h"
+#include "kernels/terms/bias-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-namespace brief {
+namespace short_seq {
 
 // Attends the queries of some heads, a block of up to kRows at a time.
 class Task {
  public:
-  Task(const Plan& plan, const Layout& at, float* scratch, Tensor& out,
+  Task(const Layout& layout, const Scratch& at, float* scratch, Tensor& out,
        float* lse)
-      : plan_(plan),
-        call_(plan.call),
-        s_(plan.call.sizes),
+      : layout_(layout),
+        call_(layout.short_call),
+        s_(layout.call.sizes),
         queries_(scratch),
         rows_(scratch + at.rows),
         scores_(scratch + at.scores),
@@ -45,17 +46,17 @@ class Task {
     int64_t i = 0, b = 0, kv = 0;
     h_ = 0;
     if (first > 0) {
-      const int64_t head = first / plan_.blocks;
-      i = (first - head * plan_.blocks) * plan_.block_rows;
+      const int64_t head = first / layout_.blocks;
+      i = (first - head * layout_.blocks) * layout_.block_rows;
       b = head / s_.q_heads;
       h_ = head - b * s_.q_heads;
-      kv = h_ / plan_.group;
+      kv = h_ / layout_.group;
     }
     SetKeys(b, kv);
     for (;;) {
-      Block(i, std::min(plan_.block_rows, s_.q_len - i));
+      Block(i, std::min(layout_.block_rows, s_.q_len - i));
       if (++first == end) return;
-      i += plan_.block_rows;
+      i += layout_.block_rows;
       if (i < s_.q_len) continue;
       i = 0;
       if (++h_ == s_.q_heads) {
@@ -64,9 +65,9 @@ class Task {
       }
       if (b != b_) {
         SetKeys(b, 0);
-      } else if (h_ == (kv_ + 1) * plan_.group) {
+      } else if (h_ == (kv_ + 1) * layout_.group) {
         SetKeys(b, kv_ + 1);
-      } else if (plan_.keys_by_head) {
+      } else if (layout_.keys_by_head) {
         SetKeys(b, kv_);
       }
     }
@@ -86,9 +87,9 @@ class Task {
   template <size_t kR>
   void Values(const float* p, Interval keys, const float* inverse,
               int64_t count, float* to, int64_t stride) const;
-  void SoftmaxRows(int64_t row, int64_t count, float* inverse);
+  void Softmax(int64_t row, int64_t count, float* inverse);
 
-  const Plan& plan_;
+  const Layout& layout_;
   const ShortCall& call_;
   const CallSizes& s_;
   float* const queries_;
@@ -107,7 +108,7 @@ class Task {
   int64_t value_stride_ = 0;
   bool values_finite_ = true;
   // The block at work.
-  Interval sees_[kRows];
+  Interval seen_[kRows];
   Interval any_;                   // the union of what its rows see
   bool ragged_ = false;            // not all of them see the same
   const float* bias_rows_[kRows];  // by key; zeros if there is none
@@ -115,9 +116,10 @@ class Task {
 };
 
 inline const float* Task::KeyRow(int64_t j, float* scratch) const {
-  if (!plan_.copied_keys) return call_.k.Direct(b_, kv_, j);
-  call_.k.Load(b_, kv_, j, scratch);
-  plan_.FinishKey(h_, j, scratch);
+  if (!layout_.copied_keys) return layout_.call.k.Direct(b_, kv_, j);
+  layout_.call.k.Load(b_, kv_, j, scratch);
+  layout_.FinishKey(h_, call_.k_first + j, layout_.KeyAngles(j), scratch);
+  std::fill(scratch + layout_.depth, scratch + layout_.padded, 0.0F);
   return scratch;
 }
 
@@ -125,14 +127,15 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
   b_ = b;
   kv_ = kv;
   const int64_t keys = call_.Keys(b);
-  if (!plan_.by_dots) PackKeys();
-  values_ = s_.value_dim % kLanesI == 0 ? call_.v.Direct(b, kv, 0) : nullptr;
-  value_stride_ = call_.v.row_stride();
+  if (!layout_.by_dots) PackKeys();
+  values_ =
+      s_.value_dim % kLanesI == 0 ? layout_.call.v.Direct(b, kv, 0) : nullptr;
+  value_stride_ = layout_.call.v.row_stride();
   const int64_t width = AlignUp(s_.value_dim, kLanesI);
   if (values_ == nullptr) {
     for (int64_t j = 0; j < keys; ++j) {
       float* row = copies_ + j * width;
-      call_.v.Load(b, kv, j, row);
+      layout_.call.v.Load(b, kv, j, row);
       for (int64_t d = s_.value_dim; d < width; ++d) row[d] = 0.0F;
     }
     values_ = copies_;
@@ -141,7 +144,7 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
   // 0 * inf is NaN: weights of keys that a row does not see must not meet
   // values that are not finite.
   values_finite_ = true;
-  if (!plan_.masked) return;
+  if (!layout_.masked) return;
   VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
   for (int64_t j = 0; j < keys; ++j) {
     const float* row = values_ + j * value_stride_;
@@ -154,22 +157,22 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
 
 inline void Task::PackKeys() {
   const int64_t keys = call_.Keys(b_);
-  const size_t depth = static_cast<size_t>(plan_.depth);
+  const size_t depth = static_cast<size_t>(layout_.depth);
   constexpr int64_t kHalf = kLanesI >= 8 ? kLanesI / 2 : kLanesI;
   for (int64_t j = 0; j < keys; j += kLanesI) {
-    float* to = panels_ + AlignDown(j, kColsI) * plan_.depth + j % kColsI;
+    float* to = panels_ + AlignDown(j, kColsI) * layout_.depth + j % kColsI;
     const int64_t present = std::min(kLanesI, keys - j);
     const float* from = rows_;
     size_t stride = kStride;
-    if (!plan_.copied_keys && (present == kLanesI || present == kHalf)) {
-      from = call_.k.Direct(b_, kv_, j);
-      stride = static_cast<size_t>(call_.k.row_stride());
+    if (!layout_.copied_keys && (present == kLanesI || present == kHalf)) {
+      from = layout_.call.k.Direct(b_, kv_, j);
+      stride = static_cast<size_t>(layout_.call.k.row_stride());
     } else {
       // Rows past the last key keep what was there: nobody sees them.
       for (int64_t l = 0; l < present; ++l) {
         float* row = rows_ + l * kStride;
         const float* key = KeyRow(j + l, row);
-        if (key != row) CopyRow(key, plan_.depth, row);
+        if (key != row) CopyRow(key, layout_.depth, row);
       }
     }
     if (present <= kHalf) {
@@ -181,30 +184,23 @@ inline void Task::PackKeys() {
 }
 
 inline void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
-  const float* from = call_.terms.rotate || plan_.extra > 0
-                          ? nullptr
-                          : call_.q.Direct(b_, h_, first);
-  const int64_t step = call_.q.row_stride();
-  const int64_t depth = plan_.depth, padded = plan_.padded;
+  const float* from = layout_.call.q.Direct(b_, h_, first);
+  const int64_t step = layout_.call.q.row_stride();
+  const int64_t depth = layout_.depth, padded = layout_.padded;
+  // Queries that are only scaled, and by one factor, are most of them.
+  const bool plain = from != nullptr && layout_.as_it_is &&
+                     layout_.call.terms.scale.beta == 0.0;
   for (int64_t r = 0; r < count; ++r) {
-    float* HWY_RESTRICT to = queries_ + r * kStride;
-    const float factor = plan_.ScaleOf(first + r);
-    const VF scale = hn::Set(kDF, factor);
-    if (from != nullptr) {
-      const float* HWY_RESTRICT row = from + r * step;
-      int64_t d = 0;
-      for (; d + kLanesI <= depth; d += kLanesI) {
-        hn::StoreU(hn::Mul(scale, hn::LoadU(kDF, row + d)), kDF, to + d);
-      }
-      for (; d < depth; ++d) to[d] = factor * row[d];
-      for (; d < padded; ++d) to[d] = 0.0F;
-      continue;
+    float* to = queries_ + r * kStride;
+    if (plain) {
+      SetScaled(layout_.even_scale, from + r * step, depth, to);
+    } else {
+      layout_.call.q.Load(b_, h_, first + r, to);
+      layout_.FinishQuery(h_, call_.q_first + first + r,
+                          layout_.QueryAngles(first + r), to, to,
+                          /*plain=*/nullptr);
     }
-    call_.q.Load(b_, h_, first + r, to);
-    plan_.FinishQuery(h_, first + r, to);
-    for (int64_t d = 0; d < padded; d += kLanesI) {
-      hn::StoreU(hn::Mul(scale, hn::LoadU(kDF, to + d)), kDF, to + d);
-    }
+    for (int64_t d = depth; d < padded; ++d) to[d] = 0.0F;
   }
   for (int64_t r = count; r < rows; ++r) {
     CopyRow(queries_, padded, queries_ + r * kStride);
@@ -221,7 +217,7 @@ inline void Task::Dots(int64_t count) {
       const float* key = KeyRow(j + l, rows_);
       const auto here = hn::Eq(lane, hn::Set(kDF, static_cast<float>(l)));
       for (int64_t r = 0; r < count; ++r) {
-        const VF dot = Dot(queries_ + r * kStride, key, plan_.padded);
+        const VF dot = Dot(queries_ + r * kStride, key, layout_.padded);
         sums[r] = hn::IfThenElse(here, dot, sums[r]);
       }
     }
@@ -236,10 +232,10 @@ inline void Task::Dots(int64_t count) {
 
 template <size_t kR>
 inline void Task::Scores() {
-  const size_t depth = static_cast<size_t>(plan_.depth);
+  const size_t depth = static_cast<size_t>(layout_.depth);
   for (int64_t p = AlignDown(any_.begin, kColsI); p < any_.end; p += kColsI) {
     const AddStore end{bias_rows_, call_.bias == nullptr ? 0 : p, scores_ + p};
-    const float* panel = panels_ + p * plan_.depth;
+    const float* panel = panels_ + p * layout_.depth;
     if (any_.end - p > kLanesI) {
       RowsProduct<kR, 2>(queries_, panel, kColsI, depth, end);
     } else {
@@ -266,35 +262,29 @@ inline void Task::Values(const float* p, Interval keys, const float* inverse,
 
 // Weights of the block's rows; inverse[r] is 1 / sum, or 0 of nothing. `row` is
 // where the block begins in lse.
-inline void Task::SoftmaxRows(int64_t row, int64_t count, float* inverse) {
-  if (call_.softcap > 0.0F && any_.begin < any_.end) {
+inline void Task::Softmax(int64_t row, int64_t count, float* inverse) {
+  if (layout_.call.softcap > 0.0F) {
     for (int64_t r = 0; r < count; ++r) {
-      Cap(call_.softcap, scores_ + r * kStride, AlignDown(any_.begin, kLanesI),
-          AlignUp(any_.end, kLanesI));
+      SoftCapRow(layout_.call.softcap, any_.size(),
+                 scores_ + r * kStride + any_.begin);
     }
   }
   RowState states[kRows];
-  const bool even =
-      !ragged_ && any_.begin < any_.end && any_.begin % kLanesI == 0;
-  if (!even || !EvenSoftmax(scores_, any_, count, states)) {
-    for (int64_t r = 0; r < count; ++r) {
-      states[r] = SoftmaxRow(scores_ + r * kStride, sees_[r], any_);
-    }
-  }
-  for (int64_t r = 0; r < count; ++r) inverse[r] = Inverse(states[r]);
+  SoftmaxRows(scores_, seen_, any_, count, states);
+  for (int64_t r = 0; r < count; ++r) inverse[r] = InverseSum(states[r]);
   if (lse_ == nullptr) return;
-  for (int64_t r = 0; r < count; ++r) lse_[row + r] = LogOfSum(states[r]);
+  for (int64_t r = 0; r < count; ++r) lse_[row + r] = LogSumExp(states[r]);
 }
 
 // What the rows of a block see.
 inline void Task::FindSeen(int64_t first, int64_t count) {
   ragged_ = false;
-  const Interval seen = call_.Sees(b_, first);
+  const Interval seen = call_.VisibleKeys(b_, first);
   any_ = seen;
-  for (int64_t r = 0; r < (plan_.masked ? 1 : count); ++r) sees_[r] = seen;
-  if (!plan_.masked) return;
+  for (int64_t r = 0; r < (layout_.masked ? 1 : count); ++r) seen_[r] = seen;
+  if (!layout_.masked) return;
   for (int64_t r = 1; r < count; ++r) {
-    const Interval other = sees_[r] = call_.Sees(b_, first + r);
+    const Interval other = seen_[r] = call_.VisibleKeys(b_, first + r);
     ragged_ |= other.begin != seen.begin || other.end != seen.end;
     if (other.begin == other.end) continue;
     if (any_.begin == any_.end) any_ = other;
@@ -312,14 +302,14 @@ inline void Task::Block(int64_t first, int64_t count) {
                         : call_.BiasRow(h_, first + std::min(r, count - 1));
   }
   LoadQueries(first, count, rows);
-  if (plan_.by_dots) {
+  if (layout_.by_dots) {
     Dots(count);
   } else {
     WithRows(rows, [&]<size_t kR>() { Scores<kR>(); });
   }
   const int64_t row = (b_ * s_.q_heads + h_) * s_.q_len + first;
   float inverse[kRows];
-  SoftmaxRows(row, count, inverse);
+  Softmax(row, count, inverse);
   float* to =
       direct_out_ != nullptr ? direct_out_ + row * s_.value_dim : block_out_;
   const int64_t stride = direct_out_ != nullptr ? s_.value_dim : kStride;
@@ -329,7 +319,7 @@ inline void Task::Block(int64_t first, int64_t count) {
     });
   } else {
     for (int64_t r = 0; r < count; ++r) {
-      Values<1>(scores_ + r * kStride, sees_[r], inverse + r, 1,
+      Values<1>(scores_ + r * kStride, seen_[r], inverse + r, 1,
                 to + r * stride, stride);
     }
   }
@@ -339,40 +329,58 @@ inline void Task::Block(int64_t first, int64_t count) {
   }
 }
 
-}  // namespace brief
+}  // namespace short_seq
 
-void ShortF32(const kernels::ShortCall& call, Tensor& out, float* lse,
-              int threads) {
-  if (threads <= 1 && brief::IsFew(call)) {
-    brief::Few(call, out.MutableData<float>(), lse);
+void ShortF32(const kernels::Call& whole, Tensor& out, float* lse) {
+  const kernels::ShortCall call(whole);
+  const int threads = whole.plan.threads;
+  if (threads <= 1 && short_seq::IsFew(call)) {
+    short_seq::Few(call, out.MutableData<float>(), lse);
     return;
   }
-  const brief::Plan plan(call);
+  const short_seq::Layout layout(call);
   const CallSizes& s = call.sizes;
   const int64_t heads = s.batch * s.q_heads;
   const auto run = [&](int64_t first, int64_t end) {
-    static thread_local FloatBuffer scratch;
-    const brief::Layout layout(s, plan.depth);
-    if (layout.end > scratch.capacity()) {
-      scratch.Resize(layout.end);
-      std::fill_n(scratch.data(), scratch.capacity(), 0.0F);
+    static thread_local FloatBuffer floats;
+    const short_seq::Scratch scratch(s, layout.depth);
+    if (scratch.end > floats.capacity()) {
+      floats.Resize(scratch.end);
+      std::fill_n(floats.data(), floats.capacity(), 0.0F);
     }
-    brief::Task(plan, layout, scratch.data(), out, lse).Run(first, end);
+    short_seq::Task(layout, scratch, floats.data(), out, lse).Run(first, end);
   };
   if (threads <= 1) {
-    run(0, heads * plan.blocks);
+    run(0, heads * layout.blocks);
     return;
   }
   // Whole heads where there are enough of them: keys are transposed once.
-  const int64_t piece = heads >= 2 * threads ? plan.blocks : 1;
-  const int64_t pieces = heads * plan.blocks / piece;
+  const int64_t piece = heads >= 2 * threads ? layout.blocks : 1;
+  const int64_t pieces = heads * layout.blocks / piece;
   const int64_t tasks = std::min<int64_t>(pieces, 4 * threads);
   ParallelFor(tasks, threads, [&](int64_t n) {
     run(pieces * n / tasks * piece, pieces * (n + 1) / tasks * piece);
   });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
+void AddBiasByPairF32(const kernels::ShortCall& call, int64_t heads,
+                      int64_t stride, float* rows) {
+  const CallSizes& s = call.sizes;
+  const BiasTerm bias(*call.terms.bias, s, call.call.shape,
+                      BiasTerm::Ramp::kRows);
+  int64_t present = 0;  // keys of the longest sequence
+  for (int64_t b = 0; b < s.batch; ++b) {
+    present = std::max(present, call.Keys(b));
+  }
+  const kernels::Tokens keys =
+      kernels::ConsecutiveTokens(call.k_first, present, call.terms);
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t i = 0; i < s.q_len; ++i, rows += stride) {
+      bias.Add(h, call.q_first + i, keys, call.VisibleOf(present, i), rows);
+    }
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

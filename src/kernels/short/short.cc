@@ -10,10 +10,16 @@
 #if HWY_ONCE
 namespace locus {
 HWY_EXPORT(ShortF32);
+HWY_EXPORT(AddBiasByPairF32);
 
 namespace kernels {
-void Short(const ShortCall& call, Tensor& out, float* lse, int threads) {
-  HWY_DYNAMIC_DISPATCH(ShortF32)(call, out, lse, threads);
+void Short(const Call& call, Tensor& out, float* lse) {
+  HWY_DYNAMIC_DISPATCH(ShortF32)(call, out, lse);
+}
+
+void AddBiasByPair(const ShortCall& call, int64_t heads, int64_t stride,
+                   float* rows) {
+  HWY_DYNAMIC_DISPATCH(AddBiasByPairF32)(call, heads, stride, rows);
 }
 }  // namespace kernels
 }  // namespace locus

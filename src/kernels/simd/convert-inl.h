@@ -241,7 +241,6 @@ HWY_INLINE void ToPartOrder(D d, const float* x, int64_t count, float* y) {
   if (x != y) std::copy(x + n, x + count, y + n);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

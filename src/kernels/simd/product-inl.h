@@ -1,5 +1,5 @@
-// Vector primitives of the attention kernels: one GEMM micro-kernel and one
-// exponential. Included once a SIMD target.
+// The micro-kernel of all matrix products, and what packs its operands.
+// Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
 #undef LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
@@ -9,8 +9,6 @@
 
 #include <hwy/highway.h>
 
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -47,6 +45,17 @@ constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
 // Scores live in the domain of exp2: every logit is multiplied by log2(e).
 constexpr double kLog2E = 1.4426950408889634;
+
+// Stores the first `count` lanes, or all of them if that is more.
+template <class D>
+HWY_INLINE void StoreFirst(D d, hn::Vec<D> x, int64_t count,
+                           hn::TFromD<D>* to) {
+  if (count >= static_cast<int64_t>(hn::Lanes(d))) {
+    hn::StoreU(x, d, to);
+  } else {
+    hn::BlendedStore(x, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+  }
+}
 
 // A stride that is known when the kernel is compiled; reads like the number.
 template <int64_t kValue>
@@ -296,7 +305,7 @@ inline void PackBlock(const float* rows, int64_t depth, float* block) {
 }
 
 // y = w x, and y += w x.
-inline void SetScaled(float w, const float* x, int64_t count, float* y) {
+HWY_INLINE void SetScaled(float w, const float* x, int64_t count, float* y) {
   const VF all = hn::Set(kDF, w);
   int64_t d = 0;
   for (; d + kLanesI <= count; d += kLanesI) {
@@ -326,67 +335,6 @@ inline bool Finite(const float* x, int64_t count) {
   return rest == 0.0F;
 }
 
-// 2^f for f in [-0.5, 0.5]: minimax of degree 6, relative error 2e-9 before and
-// 8e-8 after rounding the steps to float32. Degree 5 would be 2e-7.
-HWY_INLINE VF Exp2Fraction(VF f) {
-  VF p = hn::Set(kDF, 0.00015345812f);
-  p = hn::MulAdd(p, f, hn::Set(kDF, 0.0013399931f));
-  p = hn::MulAdd(p, f, hn::Set(kDF, 0.009618489f));
-  p = hn::MulAdd(p, f, hn::Set(kDF, 0.055503286f));
-  p = hn::MulAdd(p, f, hn::Set(kDF, 0.24022646f));
-  p = hn::MulAdd(p, f, hn::Set(kDF, 0.6931472f));
-  return hn::MulAdd(p, f, hn::Set(kDF, 1.0f));
-}
-
-// 2^(x - ref) for x <= ref, with `ref` an integer of at most 2^21. Below
-// ref - 100 the result is 2^-100: no weight at all next to a sum of at least
-// 1/2, and no denormal number, which would cost a hundred cycles each. That
-// holds for -inf too, so what is masked must be cleared by the caller. A NaN
-// stays a NaN.
-//
-// shift = 1.5 * 2^23 + 127 - ref: adding it to x rounds x to an integer n and
-// leaves n - ref + 127, the biased exponent, in the low bits of the sum.
-struct Exp2Reference {
-  explicit Exp2Reference(float ref)
-      : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
-        least(hn::Set(kDF, ref - 100.0f)) {}
-  VF shift;
-  VF least;
-};
-
-HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
-  const hn::RebindToSigned<DF> di;
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
-  x = hn::Max(ref.least, x);  // the second operand if either is NaN
-#else
-  x = hn::IfThenElse(hn::Lt(x, ref.least), ref.least, x);
-#endif
-  const VF y = hn::Add(x, ref.shift);
-  const VF f = hn::Sub(x, hn::Sub(y, ref.shift));
-  const VF power = hn::BitCast(kDF, hn::ShiftLeft<23>(hn::BitCast(di, y)));
-  return hn::Mul(Exp2Fraction(f), power);
-}
-
-// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
-struct RowState {
-  float ref = kMinusInf;  // an integer, or -inf before the first key
-  float sum = 0.0F;
-};
-
-// 2^n for a whole number n <= 0; 0 below the range of float.
-inline float PowerOfTwo(float n) {
-  if (n < -126.0F) return 0.0F;
-  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-}
-
-// The natural logarithm of the sum of exponentials that a state stands for.
-inline float LogSumExp(const RowState& state) {
-  return static_cast<float>((static_cast<double>(state.ref) +
-                             std::log2(static_cast<double>(state.sum))) /
-                            kLog2E);
-}
-
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

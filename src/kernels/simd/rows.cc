@@ -1,11 +1,10 @@
-// Rows in and out: of any element type, as floats.
+#include "kernels/simd/rows.h"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <memory>
 
 #include "core/fail.h"
-#include "kernels/plan/call.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/rows.cc"
@@ -40,7 +39,6 @@ void DemoteRow(const float* from, int64_t count, DType dtype, void* to) {
            [&]<typename T>() { Convert(from, count, static_cast<T*>(to)); });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();
@@ -97,55 +95,6 @@ void StoreFloats(const float* src, int64_t count, DType dtype, void* dst) {
   } else {
     HWY_DYNAMIC_DISPATCH(DemoteRow)(src, count, dtype, dst);
   }
-}
-
-namespace {
-
-// As Tensor::Empty, but in one piece of memory from the plain allocator, which
-// is quicker than the aligned one where there is little to write: short calls
-// feel it. `strides` are those of dense rows.
-Tensor NewSmall(DType dtype, int64_t elements, std::vector<int64_t> shape,
-                std::vector<int64_t> strides) {
-  constexpr size_t kLine = 64;  // where it begins
-  const int64_t bytes = elements * DTypeBytes(dtype);
-  auto storage = std::make_shared_for_overwrite<std::byte[]>(
-      static_cast<size_t>(bytes) + kLine);
-  const auto at = reinterpret_cast<uintptr_t>(storage.get());
-  const void* data = storage.get() + (kLine - at % kLine);
-  return Tensor::Borrow(dtype, std::move(shape), std::move(strides), data,
-                        std::move(storage));
-}
-
-AttentionResult NewLarge(const CallSizes& s, DType dtype, bool with_lse) {
-  return {
-      .out = Tensor::Empty(dtype, {s.batch, s.q_heads, s.q_len, s.value_dim}),
-      .lse = with_lse
-                 ? Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len})
-                 : Tensor()};
-}
-
-}  // namespace
-
-AttentionResult NewResult(const CallSizes& s, DType dtype, bool with_lse) {
-  // 64 KiB of floats. Sizes may be anything here: their product is no int64.
-  constexpr double kSmall = 16384.0;
-  const double elements =
-      static_cast<double>(s.batch) * static_cast<double>(s.q_heads) *
-      static_cast<double>(s.q_len) * static_cast<double>(s.value_dim);
-  if (elements > kSmall || elements == 0.0) {
-    return NewLarge(s, dtype, with_lse);
-  }
-  const int64_t head = s.q_len * s.value_dim;
-  const int64_t rows = s.batch * s.q_heads * s.q_len;
-  AttentionResult small{.out =
-                            NewSmall(dtype, rows * s.value_dim,
-                                     {s.batch, s.q_heads, s.q_len, s.value_dim},
-                                     {s.q_heads * head, head, s.value_dim, 1})};
-  if (with_lse) {
-    small.lse = NewSmall(DType::kF32, rows, {s.batch, s.q_heads, s.q_len},
-                         {s.q_heads * s.q_len, s.q_len, 1});
-  }
-  return small;
 }
 
 }  // namespace kernels

@@ -407,7 +407,6 @@ void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
 }
 
 }  // namespace stream
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,12 +1,13 @@
-// q_i.Tq[b] + k_j.Tk[b] as one row by rel a query, where positions of queries
-// and keys count up by one.
+// q_i.Tq[b] + k_j.Tk[b] as one row by offset per query (DeBERTa), where
+// positions of queries and keys count up by one.
 //
-// A key table by bucket, [buckets][keys], holds what query i needs for rel on a
-// diagonal: bucket(rel), key i + rel. For a fixed rel that is a stretch of one
-// row of the table, so the rows of 96 queries are its transpose, four rels at a
-// time; gathering along the diagonals would cost more than the scores. Past
-// either end of the map the bucket stays and the keys go on: there a score gets
-// one number of its key and one of its query. Included once a SIMD target.
+// A key table by bucket, [buckets][keys], holds what query i needs on a
+// diagonal: bucket(offset), key i - offset. For a fixed offset that is a
+// stretch of one row of the table, so the rows of 96 queries are its transpose,
+// four offsets at a time; gathering along the diagonals would cost more than
+// the scores. Past either end of the map the bucket stays and the keys go on:
+// there a score gets one number of its key and one of its query. Compiled once
+// per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_
@@ -21,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-class PairRows {
+class DisentangledRows {
  public:
   // As many queries as a task of the forward or the backward pass takes: a
   // multiple of every panel.
@@ -32,7 +33,7 @@ class PairRows {
   static constexpr int64_t kPad = AlignUp(kColsI + kRowsI, 4);
 
   // Whether the terms of a call allow it: a key table, perhaps a query table
-  // over the same buckets, one scale, and nothing else by rel.
+  // over the same buckets, one scale, and nothing else by offset.
   static bool Fits(const Packed& packed) {
     const Terms& terms = packed.call.terms;
     if (!terms.k_table || packed.fold_key_row || terms.bias) return false;
@@ -49,22 +50,18 @@ class PairRows {
 
   // Where panel rows start for query `r` and a first key at position n, or
   // nullptr if the panel lies beyond an end of the map for this query.
-  const float* Row(int64_t query, int64_t rel) const {
-    const int64_t at = rel - map_->first + kPad;
+  const float* Row(int64_t query, int64_t offset) const {
+    const int64_t at = map_->max_offset - offset + kPad;
     if (at < 0 || at + kColsI > stride_) return nullptr;
     return rows_.data() + (query - first_) * stride_ + at;
   }
   // What a key adds to any query beyond that end, from key j on; times scale().
-  const float* FarKeys(int64_t rel, int64_t j) const {
-    return keys_->Row(rel < map_->first ? map_->bucket.front()
-                                        : map_->bucket.back()) +
-           j;
+  const float* FarKeys(int64_t offset, int64_t j) const {
+    return keys_->Row(map_->Bucket(offset)) + j;
   }
   // What queries from `query` on add to any key there.
-  const float* FarQueries(int64_t rel, int64_t query) const {
-    const int64_t bucket =
-        rel < map_->first ? map_->bucket.front() : map_->bucket.back();
-    return queries_.data() + bucket * kQueries + (query - first_);
+  const float* FarQueries(int64_t offset, int64_t query) const {
+    return queries_.data() + map_->Bucket(offset) * kQueries + (query - first_);
   }
   float scale() const { return scale_; }
 
@@ -72,7 +69,7 @@ class PairRows {
   void MultiplyQueries(int64_t count);
 
   const Packed* packed_ = nullptr;
-  const RelMap* map_ = nullptr;
+  const OffsetMap* map_ = nullptr;
   const KeyTable* keys_ = nullptr;
   int64_t b_ = 0, h_ = 0;
   int64_t first_ = 0;
@@ -84,8 +81,8 @@ class PairRows {
   FloatBuffer rows_;     // [kQueries][stride]
 };
 
-inline void PairRows::BeginHead(const Packed& packed, int64_t b, int64_t h,
-                                const KeyTable& keys) {
+inline void DisentangledRows::BeginHead(const Packed& packed, int64_t b,
+                                        int64_t h, const KeyTable& keys) {
   packed_ = &packed;
   map_ = &packed.k_map;
   keys_ = &keys;
@@ -114,7 +111,7 @@ inline void PairRows::BeginHead(const Packed& packed, int64_t b, int64_t h,
 }
 
 // q.Tq for every bucket.
-inline void PairRows::MultiplyQueries(int64_t count) {
+inline void DisentangledRows::MultiplyQueries(int64_t count) {
   const Call& call = packed_->call;
   if (!call.terms.q_table) return;
   const int64_t dim = call.sizes.head_dim;
@@ -141,12 +138,12 @@ inline void PairRows::MultiplyQueries(int64_t count) {
   }
 }
 
-inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
+inline bool DisentangledRows::BeginQueries(int64_t first, int64_t count,
+                                           Interval any) {
   const Call& call = packed_->call;
   const Tokens& keys = call.Keys(b_);
   const Tokens& queries = call.Queries(b_);
-  if (keys.runs.size() != 1 ||
-      queries.RunOf(first) != queries.RunOf(first + count - 1)) {
+  if (keys.runs.size() != 1 || !queries.OneRun(first, first + count)) {
     return false;
   }
   first_ = first;
@@ -154,7 +151,7 @@ inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
   rows_.Resize(kQueries * stride_);
   // Query i meets key base + x + i at entry x of the map.
   const int64_t base = queries.position[static_cast<size_t>(first)] -
-                       keys.position[0] + map_->first;
+                       keys.position[0] - map_->max_offset;
   // Columns of the rows, entry + kPad, that some query meets, and a panel
   // around them. The stride is a multiple of four, so steps of four stay
   // inside.
@@ -192,7 +189,6 @@ inline bool PairRows::BeginQueries(int64_t first, int64_t count, Interval any) {
   return true;
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

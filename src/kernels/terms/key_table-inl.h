@@ -1,5 +1,5 @@
 // k_j.Tk[b] of one head for every bucket: the part of a key table that does not
-// depend on the query. Included once a SIMD target.
+// depend on the query. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_KEY_TABLE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_KEY_TABLE_INL_H_
@@ -13,8 +13,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
-
-using kernels::Interval;
 
 using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
@@ -43,7 +41,7 @@ inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
   values_.Resize(AlignUp(count, kRowsI) * cols_);
   // The packed keys serve if they are neither rotated nor extended.
   const float* panels = packed.Keys(b, h);
-  if (call.terms.rotate || packed.extra > 0) {
+  if (call.RotationOfKeys() != nullptr || packed.extra > 0) {
     plain_.Resize(cols_ * dim);
     PackRows(call.k, call.Keys(b), b, call.KvHead(h), cols_, plain_.data());
     panels = plain_.data();
@@ -66,7 +64,6 @@ inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

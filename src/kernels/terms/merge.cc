@@ -47,7 +47,6 @@ void MixAny(DType dtype, const void* a, const void* b, float share_a,
   });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

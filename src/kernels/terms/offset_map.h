@@ -1,4 +1,5 @@
-// Buckets by offset, in the order of the keys.
+// Buckets by offset m - n, in the order of the keys: along the keys of a query
+// positions n rise, so offsets fall.
 #ifndef LOCUS_SRC_KERNELS_TERMS_OFFSET_MAP_H_
 #define LOCUS_SRC_KERNELS_TERMS_OFFSET_MAP_H_
 
@@ -10,25 +11,42 @@
 
 namespace locus::kernels {
 
-// A bucket map laid out by rel = n - m, the way keys run: bucket[e] belongs to
-// rel = first + e, and saturates at both ends.
-struct RelMap {
-  RelMap() = default;
-  RelMap(const BucketMap& map, const Shape& shape);
+// bucket[e] = that of the offset `first - e`, kept within [lo, hi], for
+// e < width. Every offset of [lo, hi] must have a bucket.
+void FillBuckets(const BucketMap& map, int64_t first, int64_t lo, int64_t hi,
+                 int64_t width, int32_t* bucket);
 
-  int64_t first = 0;
-  std::vector<int32_t> bucket;
-  std::vector<int64_t> same_until;  // the next entry of another bucket
+// The offsets of a call that matter to a map, one entry each: entry e belongs
+// to the offset max_offset - e. Offsets beyond either end have the bucket of
+// that end.
+struct OffsetMap {
+  OffsetMap() = default;
+  OffsetMap(const BucketMap& map, const Shape& shape);
 
-  bool operator==(const RelMap& other) const {
-    return first == other.first && bucket == other.bucket;
+  bool operator==(const OffsetMap& other) const {
+    return max_offset == other.max_offset && bucket == other.bucket;
   }
   int64_t width() const { return static_cast<int64_t>(bucket.size()); }
-  int32_t Bucket(int64_t rel) const {
-    const int64_t e = std::clamp<int64_t>(rel - first, 0, width() - 1);
-    return bucket[static_cast<size_t>(e)];
+  // The entry of an offset, and the nearest for offsets beyond the ends.
+  int64_t Entry(int64_t offset) const {
+    return std::clamp<int64_t>(max_offset - offset, 0, width() - 1);
   }
+  int32_t Bucket(int64_t offset) const {
+    return bucket[static_cast<size_t>(Entry(offset))];
+  }
+  int64_t min_offset() const { return max_offset - width() + 1; }
+
+  int64_t max_offset = 0;
+  std::vector<int32_t> bucket;
+  std::vector<int64_t> same_until;  // the next entry of another bucket
 };
+
+// rows[h * stride + e] = log2(e) B[h, first - e] for e < width and each head of
+// a table or a ramp; offsets are kept within [lo, hi].
+void FillBiasRows(const Bias& bias, int64_t first, int64_t lo, int64_t hi,
+                  int64_t width, int64_t stride, float* rows);
+// Heads of such a bias; 1 may stand for all.
+int64_t BiasHeads(const Bias& bias);
 
 }  // namespace locus::kernels
 

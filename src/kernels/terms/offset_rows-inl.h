@@ -1,5 +1,5 @@
-// Tables and biases laid out by rel = n - m, the way keys run, and the panels
-// that the micro-kernel reads. Included once a SIMD target.
+// Tables laid out by offset, in the order of the keys, and the panels that the
+// micro-kernel reads. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_
@@ -9,12 +9,11 @@
 #endif
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/threads.h"
-#include "kernels/plan/call.h"
+#include "kernels/plan/plan.h"
 #include "kernels/simd/product-inl.h"
 #include "kernels/terms/offset_map.h"
 
@@ -22,7 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-using kernels::RelMap;
+using kernels::Interval;
+using kernels::OffsetMap;
 using kernels::Tokens;
 
 // Columns of the panels that hold n keys.
@@ -132,19 +132,69 @@ inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
       panels);
 }
 
-// A table by rel with room to read one panel past either end: values saturate,
-// so a read that starts outside finds the end value repeated.
-//   [kCols x first] [width values] [kCols x last]
-constexpr int64_t kRelPad = static_cast<int64_t>(kCols);
+// A row by offset with room to read one panel past either end, where the end
+// value repeats: [kCols x first] [width values] [kCols x last].
+constexpr int64_t kEndPad = static_cast<int64_t>(kCols);
 
-inline void PadRel(float* row, int64_t width) {
-  std::fill_n(row, kRelPad, row[kRelPad]);
-  std::fill_n(row + kRelPad + width, kRelPad, row[kRelPad + width - 1]);
+inline void PadEnds(float* row, int64_t width) {
+  std::fill_n(row, kEndPad, row[kEndPad]);
+  std::fill_n(row + kEndPad + width, kEndPad, row[kEndPad + width - 1]);
 }
 
-// Where a vector or panel whose first lane is rel starts in such a row.
-inline int64_t RelStart(int64_t rel, int64_t first, int64_t width) {
-  return std::clamp<int64_t>(rel - first + kRelPad, 0, width + kRelPad);
+// Adds the pads of a row that sums were added to into its ends.
+inline void FoldEnds(float* row, int64_t width) {
+  for (int64_t e = 0; e < kEndPad; ++e) {
+    row[kEndPad] += row[e];
+    row[kEndPad + width - 1] += row[kEndPad + width + e];
+  }
+}
+
+// Where a vector or panel whose first key lies at `offset` starts in such a
+// row.
+HWY_INLINE int64_t PaddedEntry(const OffsetMap& map, int64_t offset) {
+  return std::clamp<int64_t>(map.max_offset - offset + kEndPad, 0,
+                             map.width() + kEndPad);
+}
+
+// s[j ..] += row for keys [j, end) of one run, key j at `offset`.
+HWY_INLINE void AddRowByOffset(const float* row, const OffsetMap& map,
+                               int64_t j, int64_t end, int64_t offset,
+                               float* s) {
+  for (; j < end; j += kLanesI, offset -= kLanesI) {
+    const VF add = hn::LoadU(kDF, row + PaddedEntry(map, offset));
+    StoreFirst(kDF, hn::Add(hn::LoadU(kDF, s + j), add), end - j, s + j);
+  }
+}
+
+// Adds x of the keys `seen`, indexed by key, to `sums` by offset, padded as
+// PadEnds, for a query at m. Zeros must follow the last of x up to a whole
+// vector.
+inline void SumByOffset(const OffsetMap& map, int64_t m, const Tokens& keys,
+                        Interval seen, const float* x, float* sums) {
+  if (!keys.OneRun(seen.begin, seen.end)) {
+    for (int64_t j = seen.begin; j < seen.end; ++j) {
+      sums[PaddedEntry(map, m - keys.Position(j))] += x[j];
+    }
+    return;
+  }
+  // Vectors beyond either end of the map all go to the same place: sum them
+  // first.
+  const int64_t top = map.width() + kEndPad;
+  int64_t offset = m - keys.Position(seen.begin);
+  VF low = hn::Zero(kDF), high = hn::Zero(kDF);
+  for (int64_t j = seen.begin; j < seen.end; j += kLanesI, offset -= kLanesI) {
+    const int64_t at = PaddedEntry(map, offset);
+    const VF w = hn::LoadU(kDF, x + j);
+    if (at == 0) {
+      low = hn::Add(low, w);
+    } else if (at == top) {
+      high = hn::Add(high, w);
+    } else {
+      hn::StoreU(hn::Add(hn::LoadU(kDF, sums + at), w), kDF, sums + at);
+    }
+  }
+  hn::StoreU(hn::Add(hn::LoadU(kDF, sums), low), kDF, sums);
+  hn::StoreU(hn::Add(hn::LoadU(kDF, sums + top), high), kDF, sums + top);
 }
 
 // Row `i` of head `h` of a tensor [heads or 1, rows, D] as floats: itself, if
@@ -155,23 +205,31 @@ inline const float* TableRow(const Tensor& t, int64_t h, int64_t i,
   if (t.dtype() == DType::kF32 && t.strides()[2] == 1) {
     return t.Data<float>() + head * t.strides()[0] + i * t.strides()[1];
   }
+  if (t.dtype() == DType::kF64 && t.strides()[2] == 1) {
+    std::transform(
+        t.Data<double>() + head * t.strides()[0] + i * t.strides()[1],
+        t.Data<double>() + head * t.strides()[0] + i * t.strides()[1] +
+            t.size(2),
+        scratch, [](double x) { return static_cast<float>(x); });
+    return scratch;
+  }
   for (int64_t d = 0; d < t.size(2); ++d) {
     scratch[d] = static_cast<float>(t.At(head, i, d));
   }
   return scratch;
 }
 
-// A table of rows by bucket, laid out by rel: entry e is the row of
-// rel = map.first + e. Holds a range of its heads at a time.
-class TableByRel {
+// A table of rows by bucket, laid out by offset: entry e is the row of the
+// offset map.max_offset - e. Holds a range of its heads at a time.
+class TableByOffset {
  public:
-  TableByRel(const BucketTable& table, const Shape& shape)
+  TableByOffset(const BucketTable& table, const Shape& shape)
       : map(table.buckets, shape),
         dim(table.rows.size(2)),
         rows_(table.rows),
         shared_(table.rows.size(0) == 1) {}
 
-  RelMap map;
+  OffsetMap map;
   int64_t dim = 0;
 
  protected:
@@ -196,7 +254,7 @@ class TableByRel {
   const float* At(int64_t h) const {
     return floats_.data() + (shared_ ? 0 : h - first_) * size_;
   }
-  // The row of entry e; past the last rel the end value repeats.
+  // The row of entry e; past the last offset the end value repeats.
   const float* Row(int64_t h, int64_t e, float* scratch) const {
     const int64_t at = std::min(e, map.width() - 1);
     return TableRow(rows_, h, map.bucket[static_cast<size_t>(at)], scratch);
@@ -209,11 +267,11 @@ class TableByRel {
   FloatBuffer floats_;
 };
 
-// In panels: [cols / kCols][D][kCols] a head, entry e in column e.
-class PackedTable : public TableByRel {
+// In panels: [cols / kCols][D][kCols] per head, entry e in column e.
+class PackedTable : public TableByOffset {
  public:
   PackedTable(const BucketTable& table, const Shape& shape)
-      : TableByRel(table, shape), cols(PaddedCols(map.width())) {}
+      : TableByOffset(table, shape), cols(PaddedCols(map.width())) {}
   void Pack(int64_t first_head, int64_t heads, int threads) {
     Hold(first_head, heads, cols * dim, threads, [&](int64_t h, float* to) {
       FourRows scratch(dim);
@@ -227,11 +285,11 @@ class PackedTable : public TableByRel {
   int64_t cols = 0;
 };
 
-// The same rows as a right operand: [D padded / kCols][width][kCols] a head.
-class PackedRows : public TableByRel {
+// The same rows as a right operand: [D padded / kCols][width][kCols] per head.
+class PackedRows : public TableByOffset {
  public:
   PackedRows(const BucketTable& table, const Shape& shape)
-      : TableByRel(table, shape) {}
+      : TableByOffset(table, shape) {}
   void Pack(int64_t first_head, int64_t heads, int threads) {
     const int64_t width = map.width();
     Hold(first_head, heads, width * PaddedCols(dim), threads,
@@ -246,57 +304,6 @@ class PackedRows : public TableByRel {
   InPanels Head(int64_t h) const { return {At(h), map.width()}; }
 };
 
-// The bias by rel: padded rows [heads][width + 2 kRelPad], times log2(e).
-struct PackedBias {
-  PackedBias(const BiasTable& table, const Shape& shape)
-      : map(table.buckets, shape),
-        heads(table.values.size(0)),
-        stride(map.width() + 2 * kRelPad),
-        rows(heads * stride) {
-    for (int64_t h = 0; h < heads; ++h) {
-      float* row = rows.data() + h * stride;
-      for (int64_t e = 0; e < map.width(); ++e) {
-        row[kRelPad + e] = Value(table, h, map.bucket[static_cast<size_t>(e)]);
-      }
-      PadRel(row, map.width());
-    }
-  }
-  // A ramp over the offsets that occur.
-  PackedBias(const BiasRamp& ramp, const Shape& shape)
-      : heads(static_cast<int64_t>(ramp.past.size())) {
-    map.first = -shape.max_offset;
-    // Every rel is its own bucket.
-    map.bucket.resize(
-        static_cast<size_t>(shape.max_offset - shape.min_offset + 1));
-    std::iota(map.bucket.begin(), map.bucket.end(), 0);
-    stride = map.width() + 2 * kRelPad;
-    rows.Resize(heads * stride);
-    for (int64_t h = 0; h < heads; ++h) {
-      float* row = rows.data() + h * stride;
-      const double past = ramp.past[static_cast<size_t>(h)] * kLog2E;
-      const double future = -ramp.future[static_cast<size_t>(h)] * kLog2E;
-      for (int64_t e = 0; e < map.width(); ++e) {
-        const double rel = static_cast<double>(map.first + e);
-        row[kRelPad + e] =
-            static_cast<float>(rel * (rel < 0.0 ? past : future));
-      }
-      PadRel(row, map.width());
-    }
-  }
-  static float Value(const BiasTable& table, int64_t h, int64_t bucket) {
-    return static_cast<float>(
-        kLog2E * table.values.At(table.values.size(0) == 1 ? 0 : h, bucket));
-  }
-  const float* Row(int64_t h) const {
-    return rows.data() + (heads == 1 ? 0 : h) * stride;
-  }
-
-  RelMap map;
-  int64_t heads = 0, stride = 0;
-  FloatBuffer rows;
-};
-
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,5 @@
-// A bias profile along the keys of a query: x = u(|rel|) g, split by segments.
-// Included once a SIMD target.
+// A bias profile along the keys of a query: x = u(|m - n|) g(m), split by
+// segments. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_PROFILE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_PROFILE_INL_H_
@@ -27,25 +27,41 @@ constexpr DD kDD;
 constexpr hn::Rebind<float, DD> kDHalf;  // as many floats
 constexpr int64_t kLanesD = static_cast<int64_t>(HWY_LANES(double));
 
-// u by rel = n - m, the way keys run, with a vector to spare on either side.
-class ProfileByRel {
+// u(|m - n|) in the order of the keys, with a vector to spare on either side.
+class ProfileByOffset {
  public:
-  explicit ProfileByRel(const BiasProfile& profile)
+  explicit ProfileByOffset(const BiasProfile& profile)
       : reach_(static_cast<int64_t>(profile.distance.size()) - 1) {
-    for (int64_t rel = -reach_ - kLanesI; rel <= reach_ + kLanesI; ++rel) {
-      const int64_t distance = std::min(std::abs(rel), reach_);
+    for (int64_t e = -reach_ - kLanesI; e <= reach_ + kLanesI; ++e) {
+      const int64_t distance = std::min(std::abs(e), reach_);
       u_.push_back(profile.distance[static_cast<size_t>(distance)]);
     }
   }
-  const double* At(int64_t rel) const { return u_.data() + Index(rel); }
-  // Where rel stands in a row of size().
-  int64_t Index(int64_t rel) const { return rel + reach_ + kLanesI; }
+  const double* At(int64_t offset) const { return u_.data() + Entry(offset); }
+  // Where an offset stands in a row of size().
+  int64_t Entry(int64_t offset) const { return reach_ + kLanesI - offset; }
   size_t size() const { return u_.size(); }
   int64_t reach() const { return reach_; }
 
  private:
   int64_t reach_;
   std::vector<double> u_;
+};
+
+// What a query of head h at position m needs of a profile.
+struct ProfileRow {
+  ProfileRow(const BiasProfile& profile, int64_t h, int64_t m)
+      : query(static_cast<size_t>(m - profile.first_position)),
+        head((profile.base.size(0) == 1 ? 0 : h) * profile.base.size(1)),
+        gain(profile.row_gain[query]),
+        base(profile.base.Data<double>() + head),
+        slope(profile.slope.Data<double>() + head) {}
+
+  size_t query;  // its entry of row_gain
+  int64_t head;  // where its head begins in base and slope
+  double gain;
+  const double* base;
+  const double* slope;
 };
 
 // The segment that a walk along the keys is in. x moves slowly, so the next one
@@ -100,7 +116,6 @@ class SegmentWalk {
   double low_ = 0.0, high_ = 0.0;
 };
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -1,6 +1,4 @@
 // Decoding, few queries over many keys, against the reference.
-#include "kernels/decode/decode.h"
-
 #include "kernels/compare.h"
 #include "locus/rotary.h"
 
@@ -13,16 +11,7 @@ struct DecodeOptions {
 };
 
 AttentionResult Decoded(const Call& call, DecodeOptions how = {}) {
-  const kernels::Call checked(call.q, call.k, call.v, call.terms,
-                              call.Options());
-  const CallSizes& s = checked.sizes;
-  AttentionResult result{
-      .out = Tensor::Zeros(call.q.dtype(),
-                           {s.batch, s.q_heads, s.q_len, s.value_dim}),
-      .lse = Tensor::Zeros(DType::kF32, {s.batch, s.q_heads, s.q_len})};
-  kernels::Decode(checked, result.out, result.lse.MutableData<float>(),
-                  how.threads, how.keys_rotated);
-  return result;
+  return RunDriver("decode", call, how.threads, how.keys_rotated);
 }
 
 void ExpectDecodeEqualsReference(const Call& call) {

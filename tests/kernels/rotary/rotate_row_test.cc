@@ -25,7 +25,6 @@ void StoredRow(const Rotation& rotation, const float* cos, const float* sin,
   });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace locus
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "kernels/compare.h"
-#include "kernels/plan/call.h"
+#include "kernels/simd/rows.h"
 
 namespace locus::testing {
 namespace {

@@ -105,7 +105,7 @@ TEST(ApartTest, TablesEqualReferenceForward) {
                                     call.terms, options);
                 }),
                 "there is no backward pass through a table over a 2-D window "
-                "or with a token apart; a bias may have both");
+                "or with a special token; a bias may have both");
     }
   }
 }

@@ -1,0 +1,135 @@
+#include "kernels/plan/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/fail.h"
+#include "core/threads.h"
+#include "kernels/plan/drivers.h"
+
+namespace locus::kernels {
+namespace {
+
+// A call's sizes, once the tensors' types are known to do.
+CallSizes CheckOperands(const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionOptions& options,
+                        const PlanRequest& request) {
+  const CallSizes sizes = CheckCall(q, k, v, options);
+  const bool alike = q.dtype() == k.dtype() && q.dtype() == v.dtype();
+  if (q.dtype() == DType::kF64 || (!alike && !request.cached_keys)) {
+    Fail("q, k and v must be all f32, all bf16 or all f16, got {}, {} and {}",
+         q.Describe(), k.Describe(), v.Describe());
+  }
+  return sizes;
+}
+
+// Threads for a call: as requested, but fewer if it is short. Results do not
+// depend on it.
+int ThreadsFor(const CallSizes& s, int requested) {
+  // A thread must have some tens of microseconds of multiply-adds to be worth
+  // waking.
+  constexpr double kWorthAThread = 2e6;
+  const int threads = NumThreads(requested);
+  if (threads == 1) return 1;
+  const double work = static_cast<double>(s.batch * s.q_heads) *
+                      static_cast<double>(s.q_len * s.k_len) *
+                      static_cast<double>(s.head_dim + s.value_dim);
+  return static_cast<int>(
+      std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
+}
+
+}  // namespace
+
+bool TablesByPair(const Terms& terms) {
+  const auto by_pair = [](const std::optional<BucketTable>& table) {
+    return table && ByPair(table->buckets);
+  };
+  return by_pair(terms.q_table) || by_pair(terms.k_table) ||
+         by_pair(terms.v_table);
+}
+
+Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
+           const Terms* given, const Encoding* encoding,
+           const AttentionOptions& call_options, const PlanRequest& how)
+    : options(call_options),
+      request(how),
+      sizes(CheckOperands(q, k, v, options, how)),
+      dtype(q.dtype()),
+      mask(sizes, options),
+      shape(mask.ShapeOf(sizes, options)),
+      lowered_(encoding != nullptr ? encoding->Lower(shape).terms : Terms()),
+      terms(given != nullptr ? *given : lowered_),
+      threads(request.threads > 0 ? request.threads
+                                  : ThreadsFor(sizes, options.threads)) {
+  if (given != nullptr) CheckScale(terms, options);
+  Validate(terms, shape);
+  if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
+    Fail("the value table {} does not match v {}",
+         terms.v_table->rows.Describe(), v.Describe());
+  }
+  Choose();
+  if (driver->wants_tokens) {
+    tokens = SortedTokens(sizes, mask, options, terms);
+  }
+  if (driver->wants_angles && terms.rotate) MakeAngles();
+}
+
+Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
+           const Terms& given, const AttentionOptions& call_options,
+           const PlanRequest& how)
+    : Plan(q, k, v, &given, nullptr, call_options, how) {}
+
+Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
+           const Encoding& encoding, const AttentionOptions& call_options,
+           const PlanRequest& how)
+    : Plan(q, k, v, nullptr, &encoding, call_options, how) {}
+
+void Plan::Choose() {
+  const char* reason = "there is no such driver";
+  for (const Driver& each : DriversOf(request.pass)) {
+    if (request.driver != nullptr) {
+      if (std::strcmp(request.driver, each.name) != 0) continue;
+      reason = nullptr;
+    } else {
+      reason = each.refuses(*this);
+    }
+    if (reason == nullptr) {
+      driver = &each;
+      return;
+    }
+  }
+  Fail("{}", reason);
+}
+
+void Plan::MakeAngles() {
+  const Rotation& r = *terms.rotate;
+  const int64_t origin = DecayOrigin(r, shape);
+  for (int64_t b = 0; b < tokens.Sequences(); ++b) {
+    q_angles.emplace_back(r, tokens.Queries(b).position, 1.0, origin, threads);
+    if (request.keys_rotated) continue;
+    k_angles.emplace_back(r, tokens.Keys(b).position, -1.0, origin, threads);
+  }
+}
+
+void Plan::CheckSame(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  const CallSizes& s = sizes;
+  const auto same = [&](const Tensor& t, int64_t heads, int64_t length,
+                        int64_t dim) {
+    return t.dtype() == dtype &&
+           t.shape() == std::vector<int64_t>{s.batch, heads, length, dim};
+  };
+  if (same(q, s.q_heads, s.q_len, s.head_dim) &&
+      same(k, s.kv_heads, s.k_len, s.head_dim) &&
+      same(v, s.kv_heads, s.k_len, s.value_dim)) {
+    return;
+  }
+  Fail(
+      "the plan is for {} q [{}, {}, {}, {}], k [{}, {}, {}, {}] and v [{}, "
+      "{}, {}, {}], got {}, {} and {}",
+      DTypeName(dtype), s.batch, s.q_heads, s.q_len, s.head_dim, s.batch,
+      s.kv_heads, s.k_len, s.head_dim, s.batch, s.kv_heads, s.k_len,
+      s.value_dim, q.Describe(), k.Describe(), v.Describe());
+}
+
+}  // namespace locus::kernels

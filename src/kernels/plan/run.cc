@@ -1,0 +1,190 @@
+#include "kernels/plan/run.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/fail.h"
+#include "kernels/backward/backward.h"
+#include "kernels/plan/drivers.h"
+#include "kernels/plan/verbose.h"
+
+namespace locus::kernels {
+namespace {
+
+// "f32 [2, 8, 512, 64]", "f32 [...] with strides [...]" or "nothing".
+std::string DescribeLayout(const Tensor& t) {
+  if (!t.defined()) return "nothing";
+  if (t.IsContiguous()) return t.Describe();
+  return fmt::format("{} with strides [{}]", t.Describe(),
+                     fmt::join(t.strides(), ", "));
+}
+
+// Whether a tensor is contiguous, of this type and these sizes.
+bool Fits(const Tensor& t, DType dtype, std::span<const int64_t> sizes) {
+  if (!t.defined() || t.dtype() != dtype || t.shape().size() != sizes.size()) {
+    return false;
+  }
+  int64_t stride = 1;
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    if (t.shape()[axis] != sizes[axis]) return false;
+    if (sizes[axis] > 1 && t.strides()[axis] != stride) return false;
+    stride *= sizes[axis];
+  }
+  return true;
+}
+
+// Whether [begin, end) overlaps the bytes from the first element to the last.
+bool Overlaps(const char* begin, const char* end, const Tensor& t) {
+  const int64_t bytes = DTypeBytes(t.dtype());
+  const auto* first = static_cast<const char*>(t.Raw());
+  const char* last = first + bytes;
+  for (size_t axis = 0; axis < t.shape().size(); ++axis) {
+    if (t.shape()[axis] == 0) return false;
+    const int64_t reach = (t.shape()[axis] - 1) * t.strides()[axis] * bytes;
+    (reach < 0 ? first : last) += reach;
+  }
+  return std::less<>()(begin, last) && std::less<>()(first, end);
+}
+
+void CheckResult(const AttentionResult& result, const Plan& plan,
+                 const Tensor& q, const Tensor& k, const Tensor& v) {
+  const CallSizes& s = plan.sizes;
+  const int64_t sizes[] = {s.batch, s.q_heads, s.q_len, s.value_dim};
+  const std::span rows(sizes, 3);
+  if (!Fits(result.out, q.dtype(), sizes)) {
+    Fail("result.out must be contiguous {} [{}], got {}", DTypeName(q.dtype()),
+         fmt::join(sizes, ", "), DescribeLayout(result.out));
+  }
+  if (plan.options.return_lse && !Fits(result.lse, DType::kF32, rows)) {
+    Fail("result.lse must be contiguous f32 [{}], got {}",
+         fmt::join(rows, ", "), DescribeLayout(result.lse));
+  }
+  const auto* begin = static_cast<const char*>(result.out.Raw());
+  const char* end = begin + s.batch * s.q_heads * s.q_len * s.value_dim *
+                                DTypeBytes(q.dtype());
+  for (const Tensor* in : {&q, &k, &v}) {
+    if (begin < end && Overlaps(begin, end, *in)) {
+      Fail("result.out shares memory with {}", in == &q   ? "q"
+                                               : in == &k ? "k"
+                                                          : "v");
+    }
+  }
+}
+
+// As Tensor::Empty, but in one piece of memory from the plain allocator, which
+// is quicker than the aligned one where there is little to write: short calls
+// feel it. `strides` are those of dense rows.
+Tensor NewSmall(DType dtype, int64_t elements, std::vector<int64_t> shape,
+                std::vector<int64_t> strides) {
+  constexpr size_t kLine = 64;  // where it begins
+  const int64_t bytes = elements * DTypeBytes(dtype);
+  auto storage = std::make_shared_for_overwrite<std::byte[]>(
+      static_cast<size_t>(bytes) + kLine);
+  const auto at = reinterpret_cast<uintptr_t>(storage.get());
+  const void* data = storage.get() + (kLine - at % kLine);
+  return Tensor::Borrow(dtype, std::move(shape), std::move(strides), data,
+                        std::move(storage));
+}
+
+// Tensors for the result of a call, contents undefined; lse if asked for.
+AttentionResult NewResult(const Plan& plan) {
+  const CallSizes& s = plan.sizes;
+  const bool with_lse = plan.options.return_lse;
+  // 64 KiB of floats. Sizes may be anything here: their product is no int64.
+  constexpr double kSmall = 16384.0;
+  const double elements =
+      static_cast<double>(s.batch) * static_cast<double>(s.q_heads) *
+      static_cast<double>(s.q_len) * static_cast<double>(s.value_dim);
+  if (elements > kSmall || elements == 0.0) {
+    return {.out = Tensor::Empty(plan.dtype,
+                                 {s.batch, s.q_heads, s.q_len, s.value_dim}),
+            .lse = with_lse ? Tensor::Empty(DType::kF32,
+                                            {s.batch, s.q_heads, s.q_len})
+                            : Tensor()};
+  }
+  const int64_t head = s.q_len * s.value_dim;
+  const int64_t rows = s.batch * s.q_heads * s.q_len;
+  AttentionResult small{.out =
+                            NewSmall(plan.dtype, rows * s.value_dim,
+                                     {s.batch, s.q_heads, s.q_len, s.value_dim},
+                                     {s.q_heads * head, head, s.value_dim, 1})};
+  if (with_lse) {
+    small.lse = NewSmall(DType::kF32, rows, {s.batch, s.q_heads, s.q_len},
+                         {s.q_heads * s.q_len, s.q_len, 1});
+  }
+  return small;
+}
+
+// Into a result that fits.
+void RunDriver(const Plan& plan, const Tensor& q, const Tensor& k,
+               const Tensor& v, AttentionResult& result) {
+  const VerboseCall verbose(plan);
+  float* lse =
+      plan.options.return_lse ? result.lse.MutableData<float>() : nullptr;
+  plan.driver->run(Call(plan, q, k, v), result.out, lse);
+}
+
+}  // namespace
+
+AttentionResult Run(const Plan& plan, const Tensor& q, const Tensor& k,
+                    const Tensor& v) {
+  AttentionResult result = NewResult(plan);
+  RunDriver(plan, q, k, v, result);
+  return result;
+}
+
+void RunInto(const Plan& plan, const Tensor& q, const Tensor& k,
+             const Tensor& v, AttentionResult& result) {
+  CheckResult(result, plan, q, k, v);
+  RunDriver(plan, q, k, v, result);
+}
+
+AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
+                           const Tensor& q, const Tensor& k, const Tensor& v,
+                           const AttentionResult& forward) {
+  const CallSizes& s = plan.sizes;
+  const std::vector<int64_t> out_shape = {s.batch, s.q_heads, s.q_len,
+                                          s.value_dim};
+  if (d_out.shape() != out_shape || forward.out.shape() != out_shape) {
+    Fail("d_out and out must be [{}], got {} and {}",
+         fmt::join(out_shape, ", "), d_out.Describe(), forward.out.Describe());
+  }
+  if (forward.lse.shape() !=
+          std::vector<int64_t>{s.batch, s.q_heads, s.q_len} ||
+      forward.lse.dtype() != DType::kF32) {
+    Fail("lse must be f32 [{}, {}, {}], got {}", s.batch, s.q_heads, s.q_len,
+         forward.lse.Describe());
+  }
+  const VerboseCall verbose(plan);
+  const Tensor lse = forward.lse.To(DType::kF32);
+  // Every row is written, unless there are no pairs or keys are cut off.
+  const bool all =
+      plan.options.key_lengths.empty() && s.q_len > 0 && s.k_len > 0;
+  const auto like = [all](const Tensor& t) {
+    return all ? Tensor::Empty(t.dtype(), t.shape())
+               : Tensor::Zeros(t.dtype(), t.shape());
+  };
+  const Terms& terms = plan.terms;
+  AttentionGrads grads{.d_q = like(q),
+                       .d_k = like(k),
+                       .d_v = like(v),
+                       .terms = ZeroGrads(terms)};
+  const Call call(plan, q, k, v);
+  Backward({.call = call,
+            .d_out = Rows(d_out),
+            .out = Rows(forward.out),
+            .lse = lse.Data<float>(),
+            .d_q = &grads.d_q,
+            .d_k = &grads.d_k,
+            .d_v = &grads.d_v,
+            .want_terms = terms.extra_dot || terms.q_table || terms.k_table ||
+                          terms.v_table || terms.bias,
+            .grads = &grads.terms});
+  return grads;
+}
+
+}  // namespace locus::kernels

@@ -1,0 +1,40 @@
+#include "kernels/plan/verbose.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "core/fail.h"
+
+namespace locus::kernels {
+
+bool VerboseCall::Enabled() {
+  static const bool enabled = [] {
+    const char* value = std::getenv("LOCUS_VERBOSE");
+    return value != nullptr && std::string_view(value) != "" &&
+           std::string_view(value) != "0";
+  }();
+  return enabled;
+}
+
+void VerboseCall::Begin(const Plan& plan) {
+  plan_ = &plan;
+  start_ = std::chrono::steady_clock::now();
+}
+
+void VerboseCall::End() noexcept {
+  const double milliseconds = std::chrono::duration<double, std::milli>(
+                                  std::chrono::steady_clock::now() - start_)
+                                  .count();
+  try {
+    const std::string line = fmt::format("locus: {}, {:.3f} ms\n",
+                                         plan_->Report().Line(), milliseconds);
+    std::fputs(line.c_str(), stderr);
+  } catch (const std::exception&) {
+    // There is no memory for a line; the call itself is done.
+  }
+}
+
+}  // namespace locus::kernels

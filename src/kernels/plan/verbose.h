@@ -1,0 +1,37 @@
+// One line per call on standard error, where LOCUS_VERBOSE asks for it.
+#ifndef LOCUS_SRC_KERNELS_PLAN_VERBOSE_H_
+#define LOCUS_SRC_KERNELS_PLAN_VERBOSE_H_
+
+#include <chrono>
+
+#include "kernels/plan/plan.h"
+
+namespace locus::kernels {
+
+// Prints the plan's report and the time from its own beginning to its end.
+class VerboseCall {
+ public:
+  explicit VerboseCall(const Plan& plan) {
+    if (Enabled()) Begin(plan);
+  }
+  VerboseCall(const VerboseCall&) = delete;
+  VerboseCall& operator=(const VerboseCall&) = delete;
+  ~VerboseCall() {
+    if (plan_ != nullptr) End();
+  }
+
+  // Whether the environment has LOCUS_VERBOSE, other than empty or 0; looked up
+  // once.
+  static bool Enabled();
+
+ private:
+  void Begin(const Plan& plan);
+  void End() noexcept;
+
+  const Plan* plan_ = nullptr;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace locus::kernels
+
+#endif  // LOCUS_SRC_KERNELS_PLAN_VERBOSE_H_

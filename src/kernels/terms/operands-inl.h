@@ -1,0 +1,122 @@
+// What is done to a query and to a key before they meet: rotation, extra
+// dimensions, the one row of a constant key table, and the scale. Compiled once
+// per SIMD target.
+#if defined(LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_
+#undef LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "kernels/plan/plan.h"
+#include "kernels/rotary/rotate_row-inl.h"
+#include "kernels/terms/offset_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+using kernels::Call;
+using kernels::RotationTable;
+
+// Cosines and sines of one token, [pairs]; nullptr: it is not rotated.
+struct RowAngles {
+  RowAngles() = default;
+  RowAngles(const float* c, const float* s) : cos(c), sin(s) {}
+  RowAngles(const RotationTable& table, int64_t token, int64_t pairs)
+      : cos(table.cos.data() + token * pairs),
+        sin(table.sin.data() + token * pairs) {}
+
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+};
+
+class OperandTerms {
+ public:
+  enum class Extra { kAppended, kApart };
+  OperandTerms(const Call& c, Extra how)
+      : call(c),
+        extra(how == Extra::kAppended && c.terms.extra_dot
+                  ? c.terms.extra_dot->q_rows.size(2)
+                  : 0),
+        depth(c.sizes.head_dim + extra),
+        even_scale(static_cast<float>(c.terms.scale.scale * kLog2E)),
+        fold_key_row(c.terms.k_table && c.terms.k_table->buckets.count == 1 &&
+                     !c.terms.rotate),
+        as_it_is(!fold_key_row && !c.terms.rotate && extra == 0) {}
+
+  // scale_i * log2(e) of a query at a position.
+  HWY_INLINE float ScaleOf(int64_t position) const {
+    return call.terms.scale.beta == 0.0
+               ? even_scale
+               : static_cast<float>(call.terms.scale.At(position) * kLog2E);
+  }
+
+  // A loaded query of head h: dot [depth] is what meets keys, plain [D] what
+  // meets tables, unless that is nullptr; both times scale_i log2(e). `row` may
+  // be `dot`.
+  HWY_INLINE void FinishQuery(int64_t h, int64_t position, RowAngles angles,
+                              const float* row, float* dot,
+                              float* plain) const {
+    const int64_t dim = call.sizes.head_dim;
+    const float scale = ScaleOf(position);
+    if (plain != nullptr) SetScaled(scale, row, dim, plain);
+    if (as_it_is) {
+      SetScaled(scale, row, dim, dot);
+      return;
+    }
+    if (row != dot) std::copy_n(row, dim, dot);
+    FinishDot(h, position, angles, scale, dot);
+  }
+
+  // A loaded key [depth] for head h, in place.
+  void FinishKey(int64_t h, int64_t position, RowAngles angles,
+                 float* row) const {
+    Rotate(angles, row);
+    if (extra > 0) Extend(call.terms.extra_dot->k_rows, h, position, row);
+  }
+
+  const Call& call;
+  const int64_t extra;     // dimensions that are appended to the dot product
+  const int64_t depth;     // head_dim + extra
+  const float even_scale;  // where all queries have the same
+  // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves into
+  // the query where nothing rotates.
+  const bool fold_key_row;
+  const bool as_it_is;  // queries are only scaled
+
+ private:
+  void FinishDot(int64_t h, int64_t position, RowAngles angles, float scale,
+                 float* dot) const {
+    const int64_t dim = call.sizes.head_dim;
+    if (fold_key_row) {
+      FourRows scratch(dim);
+      AddScaled(1.0F, TableRow(call.terms.k_table->rows, h, 0, scratch.Next()),
+                dim, dot);
+    }
+    Rotate(angles, dot);
+    if (extra > 0) Extend(call.terms.extra_dot->q_rows, h, position, dot);
+    SetScaled(scale, dot, depth, dot);
+  }
+
+  void Rotate(RowAngles angles, float* row) const {
+    if (angles.cos == nullptr) return;
+    RotateRow(*call.terms.rotate, angles.cos, angles.sin, row, row);
+  }
+  void Extend(const Tensor& rows, int64_t h, int64_t position,
+              float* row) const {
+    float* to = row + call.sizes.head_dim;
+    const int64_t at = position - call.terms.extra_dot->first_position;
+    const float* from = TableRow(rows, h, at, to);
+    if (from != to) std::copy_n(from, extra, to);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_

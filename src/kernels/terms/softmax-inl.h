@@ -1,0 +1,198 @@
+// The softmax of all drivers, in the domain of exp2 and online: a row of scores
+// at a time becomes weights on a running integer reference, so that rescaling
+// what came before is exact. Compiled once per SIMD target.
+#if defined(LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_
+#undef LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_
+#else
+#define LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/simd/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace locus {
+namespace HWY_NAMESPACE {
+
+// 2^f for f in [-0.5, 0.5]: minimax of degree 6, relative error 2e-9 before and
+// 8e-8 after rounding the steps to float32. Degree 5 would be 2e-7.
+HWY_INLINE VF Exp2Fraction(VF f) {
+  VF p = hn::Set(kDF, 0.00015345812f);
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.0013399931f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.009618489f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.055503286f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.24022646f));
+  p = hn::MulAdd(p, f, hn::Set(kDF, 0.6931472f));
+  return hn::MulAdd(p, f, hn::Set(kDF, 1.0f));
+}
+
+// 2^(x - ref) for x <= ref, with `ref` an integer of at most 2^21. Below
+// ref - 100 the result is 2^-100: no weight at all next to a sum of at least
+// 1/2, and no denormal number, which would cost a hundred cycles each. That
+// holds for -inf too, so what is masked must be cleared by the caller. A NaN
+// stays a NaN.
+//
+// shift = 1.5 * 2^23 + 127 - ref: adding it to x rounds x to an integer n and
+// leaves n - ref + 127, the biased exponent, in the low bits of the sum.
+struct Exp2Reference {
+  explicit Exp2Reference(float ref)
+      : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
+        least(hn::Set(kDF, ref - 100.0f)) {}
+  VF shift;
+  VF least;
+};
+
+HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
+  const hn::RebindToSigned<DF> di;
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+  x = hn::Max(ref.least, x);  // the second operand if either is NaN
+#else
+  x = hn::IfThenElse(hn::Lt(x, ref.least), ref.least, x);
+#endif
+  const VF y = hn::Add(x, ref.shift);
+  const VF f = hn::Sub(x, hn::Sub(y, ref.shift));
+  const VF power = hn::BitCast(kDF, hn::ShiftLeft<23>(hn::BitCast(di, y)));
+  return hn::Mul(Exp2Fraction(f), power);
+}
+
+// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
+struct RowState {
+  float ref = kMinusInf;  // an integer, or -inf before the first key
+  float sum = 0.0F;
+};
+
+// 2^n for a whole number n <= 0; 0 below the range of float.
+inline float PowerOfTwo(float n) {
+  if (n < -126.0F) return 0.0F;
+  return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+// The natural logarithm of the sum of exponentials that a state stands for;
+// -inf for a row that sees nothing.
+inline float LogSumExp(const RowState& state) {
+  if (state.sum == 0.0F) return kMinusInf;
+  return static_cast<float>((static_cast<double>(state.ref) +
+                             std::log2(static_cast<double>(state.sum))) /
+                            kLog2E);
+}
+
+// What weighted sums of a row are multiplied by at the end; 0 for a row that
+// sees nothing.
+inline float InverseSum(const RowState& state) {
+  return state.sum == 0.0F ? 0.0F : 1.0F / state.sum;
+}
+
+// The functions below read, and the last two write, whole vectors: up to a
+// vector past the end of a row.
+
+// The largest of s[0 .. n).
+inline float RowMax(const float* s, int64_t n) {
+  // Two chains: one would wait for itself.
+  VF max0 = hn::Set(kDF, kMinusInf), max1 = max0;
+  int64_t j = 0;
+  for (; j + 2 * kLanesI <= n; j += 2 * kLanesI) {
+    max0 = hn::Max(max0, hn::LoadU(kDF, s + j));
+    max1 = hn::Max(max1, hn::LoadU(kDF, s + j + kLanesI));
+  }
+  if (j + kLanesI <= n) {
+    max0 = hn::Max(max0, hn::LoadU(kDF, s + j));
+    j += kLanesI;
+  }
+  if (j < n) {
+    const auto rest = hn::FirstN(kDF, static_cast<size_t>(n - j));
+    max1 = hn::Max(max1, hn::IfThenElse(rest, hn::LoadU(kDF, s + j),
+                                        hn::Set(kDF, kMinusInf)));
+  }
+  return hn::GetLane(hn::MaxOfLanes(kDF, hn::Max(max0, max1)));
+}
+
+// s[0 .. n) becomes 2^(s - ref), followed by zeros up to a whole vector.
+// Returns the sum.
+HWY_INLINE float Exp2Row(float* HWY_RESTRICT s, int64_t n,
+                         const Exp2Reference& ref) {
+  VF sum0 = hn::Zero(kDF), sum1 = sum0;
+  int64_t j = 0;
+#pragma GCC unroll 2
+  for (; j + 2 * kLanesI <= n; j += 2 * kLanesI) {
+    const VF p0 = Exp2(hn::LoadU(kDF, s + j), ref);
+    const VF p1 = Exp2(hn::LoadU(kDF, s + j + kLanesI), ref);
+    sum0 = hn::Add(sum0, p0);
+    sum1 = hn::Add(sum1, p1);
+    hn::StoreU(p0, kDF, s + j);
+    hn::StoreU(p1, kDF, s + j + kLanesI);
+  }
+  for (; j < n; j += kLanesI) {
+    const VF p = hn::IfThenElseZero(hn::FirstN(kDF, static_cast<size_t>(n - j)),
+                                    Exp2(hn::LoadU(kDF, s + j), ref));
+    sum0 = hn::Add(sum0, p);
+    hn::StoreU(p, kDF, s + j);
+  }
+  return hn::GetLane(hn::SumOfLanes(kDF, hn::Add(sum0, sum1)));
+}
+
+// OnlineSoftmaxRow where the reference is not an integer of at most 2^21, which
+// the exponential wants.
+inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,
+                                            RowState& state) {
+  if (max == kMinusInf) {
+    // No weight but that of a NaN, which may hide from the maximum.
+    for (int64_t j = 0; j < AlignUp(n, kLanesI); ++j) {
+      s[j] = j >= n || s[j] == kMinusInf ? 0.0F : s[j];
+      state.sum += s[j];
+    }
+    return 1.0F;
+  }
+  // Scores are shifted to a reference of 0. An infinite or NaN maximum leaves
+  // nothing but NaN, on whatever reference.
+  const bool finite = std::isfinite(max);
+  const float ref = finite ? std::max(state.ref, std::ceil(max)) : 0.0F;
+  const float rescale = state.ref == kMinusInf || state.ref == ref
+                            ? 1.0F
+                            : PowerOfTwo(state.ref - ref);
+  for (int64_t j = 0; j < n; ++j) s[j] -= finite ? ref : max;
+  state.sum = state.sum * rescale + Exp2Row(s, n, Exp2Reference(0.0F));
+  state.ref = ref;
+  return rescale;
+}
+
+// Turns the scores s[0 .. n) of a row, of which `max` is the largest, into
+// weights p = 2^(s - ref), and updates its state. Returns what earlier sums
+// must be multiplied by: a power of two. Zeros follow the last weight up to a
+// whole vector.
+HWY_INLINE float OnlineSoftmaxRow(float* s, int64_t n, float max,
+                                  RowState& state) {
+  constexpr float kLargest = 2097152.0F;
+  const float ref = std::max(state.ref, std::ceil(max));
+  if (max == kMinusInf || !(std::abs(ref) <= kLargest)) {
+    return UnusualSoftmaxRow(s, n, max, state);
+  }
+  const float rescale = state.ref == kMinusInf || state.ref == ref
+                            ? 1.0F
+                            : PowerOfTwo(state.ref - ref);
+  state.sum = state.sum * rescale + Exp2Row(s, n, Exp2Reference(ref));
+  state.ref = ref;
+  return rescale;
+}
+
+// s = cap tanh(s / cap), with s and cap both in units of log2.
+inline void SoftCapRow(float softcap, int64_t n, float* s) {
+  const float cap = static_cast<float>(softcap * kLog2E);
+  const VF vcap = hn::Set(kDF, cap), inverse = hn::Set(kDF, 1.0F / cap);
+  for (int64_t j = 0; j < n; j += kLanesI) {
+    const VF x = hn::Mul(hn::LoadU(kDF, s + j), inverse);
+    hn::StoreU(hn::Mul(vcap, hn::Tanh(kDF, x)), kDF, s + j);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace locus
+HWY_AFTER_NAMESPACE();
+
+#endif  // LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_
