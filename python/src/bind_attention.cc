@@ -29,7 +29,9 @@ constexpr const char* kAttentionDoc =
     "and any strides; Hq is a multiple of Hkv. Returns [B, Hq, Lq, Dv] in the "
     "type and framework of q; with return_lse also lse [B, Hq, Lq] "
     "(float32).\n\n"
-    "encoding: one of the classes of this module; None is no position.\n"
+    "encoding: one of the classes of this module, or a layer of from_config, "
+    "whose scale, window and softcap hold where these are None; None is no "
+    "position.\n"
     "causal: key positions after the query's are hidden.\n"
     "scale: of the dot products; None is the encoding's own, usually 1 / "
     "sqrt(D).\n"
@@ -62,6 +64,47 @@ nb::object Attend(const Arguments& a) {
   nb::object out = ToArray(result.out, q);
   if (!return_lse) return out;
   return nb::make_tuple(out, ToArray(result.lse, q));
+}
+
+constexpr const char* kExplainDoc =
+    "How attention (or, with backward=True, its gradient) would run a call, "
+    "without running it: a dict with the driver, the drivers before it and why "
+    "they do not take the call, threads, SIMD target, sizes, mask and terms. "
+    "With LOCUS_VERBOSE=1 in the environment every call prints its 'line' and "
+    "its milliseconds to standard error.";
+
+nb::object Explain(const Arguments& a) {
+  const Borrowed q_in = BorrowData("q", a["q"]), k_in = BorrowData("k", a["k"]),
+                 v_in = BorrowData("v", a["v"]);
+  const Encoding& position = EncodingOf(a["encoding"]);
+  const Options options(a, q_in, k_in);
+  const Pass pass = a.Flag("backward") ? Pass::kBackward : Pass::kForward;
+  const CallReport report = Compute([&] {
+    return ExplainCall(q_in, k_in, v_in, position, options.options, pass);
+  });
+  nb::dict refusals, facts;
+  for (const CallReport::Refusal& refusal : report.refusals) {
+    refusals[refusal.driver.c_str()] = refusal.reason;
+  }
+  nb::list terms;
+  for (const std::string& term : report.terms) terms.append(term);
+  facts["pass"] = pass == Pass::kBackward ? "backward" : "forward";
+  facts["driver"] = report.driver;
+  facts["refusals"] = refusals;
+  facts["threads"] = report.threads;
+  facts["simd_target"] = report.simd_target;
+  facts["dtype"] = std::string(DTypeName(report.dtype));
+  facts["batch"] = report.batch;
+  facts["q_heads"] = report.q_heads;
+  facts["kv_heads"] = report.kv_heads;
+  facts["q_len"] = report.q_len;
+  facts["k_len"] = report.k_len;
+  facts["head_dim"] = report.head_dim;
+  facts["value_dim"] = report.value_dim;
+  facts["mask"] = report.mask;
+  facts["terms"] = terms;
+  facts["line"] = report.Line();
+  return facts;
 }
 
 constexpr const char* kBackwardDoc =
@@ -252,6 +295,15 @@ void BindAttention(nb::module_& m) {
            "None, q_segments: Any | None = None, k_segments: Any | None = "
            "None, by_index: bool = False, threads: int | None = None) -> Any",
            kBackwardDoc, &Backward);
+  Function(m,
+           "explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = "
+           "None, *, backward: bool = False, causal: bool = False, scale: "
+           "float | None = None, window: int | tuple[int, int] | None = None, "
+           "softcap: float | None = None, q_positions: Any | None = None, "
+           "k_positions: Any | None = None, key_lengths: Any | None = None, "
+           "q_segments: Any | None = None, k_segments: Any | None = None, "
+           "by_index: bool = False, threads: int | None = None) -> dict",
+           kExplainDoc, &Explain);
   Function(m, "merge(a: Any, b: Any) -> Any",
            "Joins (out, lse) of the same queries over two disjoint sets of "
            "keys: what one call over all of them gives.",

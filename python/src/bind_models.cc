@@ -355,6 +355,14 @@ const Encoding* EncodingOfModel(nb::handle object) {
   return Built(position->attention, position->facts.attention).get();
 }
 
+const LayerPosition* LayerOfModel(nb::handle object) {
+  const ModelPosition* position = nullptr;
+  if (!nb::try_cast<const ModelPosition*>(object, position, false)) {
+    return nullptr;
+  }
+  return position == nullptr ? nullptr : &position->facts;
+}
+
 namespace {
 
 nb::object Convert(const Arguments& a) {

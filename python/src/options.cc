@@ -65,6 +65,22 @@ Options::Options(const Arguments& a, const Tensor& q, const Tensor& k) {
   options.q_segments = q_segments_;
   options.k_segments = k_segments_;
   options.key_lengths = key_lengths_;
+  if (!a.Has("encoding")) return;
+  const models::LayerPosition* layer = LayerOfModel(a["encoding"]);
+  if (layer != nullptr) FillIn(*layer);
+}
+
+void Options::FillIn(const models::LayerPosition& layer) {
+  if (layer.chunk != 0 && options.q_segments.empty() && !options.window) {
+    throw nb::value_error(
+        ("layer " + std::to_string(layer.layer) + " of " + layer.family +
+         " attends in chunks of " + std::to_string(layer.chunk) +
+         " positions: pass **layer.options(q_len, k_len) too")
+            .c_str());
+  }
+  if (!options.scale) options.scale = layer.scale;
+  if (!options.window) options.window = layer.window;
+  if (!options.softcap) options.softcap = layer.softcap;
 }
 
 Rotation RotationOf(const Encoding& encoding, const Tensor& x,

@@ -10,6 +10,7 @@
 
 #include "locus/attention.h"
 #include "locus/encoding.h"
+#include "locus/models.h"
 #include "signature.h"
 
 namespace locus::python {
@@ -28,6 +29,9 @@ class Options {
   AttentionOptions options;
 
  private:
+  // What the caller leaves out, a layer of a model says: scale, window, cap.
+  void FillIn(const models::LayerPosition& layer);
+
   std::vector<int64_t> q_positions_, k_positions_, key_lengths_;
   std::vector<int64_t> q_segments_, k_segments_;
 };
@@ -36,11 +40,13 @@ class Options {
 // -right <= m - n <= left.
 std::optional<Window> WindowOf(nb::handle window, bool causal);
 
-// None is no position; a LayerPosition stands for its encoding.
+// None is no position; a LayerPosition has its encoding.
 const Encoding& EncodingOf(nb::handle encoding);
 
-// The encoding of a LayerPosition; null if it is something else.
+// The encoding of a LayerPosition, and what its config says; null if it is
+// something else.
 const Encoding* EncodingOfModel(nb::handle object);
+const models::LayerPosition* LayerOfModel(nb::handle object);
 
 // The encoding lowered for the rotation of tokens x [B, H, L, D] at these
 // positions (empty: 0 .. L - 1); refuses those that do not rotate.
