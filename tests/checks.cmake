@@ -18,11 +18,13 @@ add_test(NAME check.asan
   COMMAND ${checks}/sanitize.sh ${PROJECT_SOURCE_DIR}
     ${PROJECT_BINARY_DIR}/asan asan all .)
 # What threads share: the pool, the kernels and the reference called from many
-# threads at once, and the tensors below.
+# threads at once, and the tensors below. Not ForkTest: the sanitizer ends a
+# child that starts threads.
 add_test(NAME check.tsan
   COMMAND ${checks}/sanitize.sh ${PROJECT_SOURCE_DIR}
-    ${PROJECT_BINARY_DIR}/tsan tsan "reference_test terms_test kernels_test"
-    "Concurren|TensorTest|BitsDoNotDepend")
+    ${PROJECT_BINARY_DIR}/tsan tsan
+    "core_test reference_test terms_test kernels_test"
+    "Concurren|TensorTest|BitsDoNotDepend|ParallelForTest|PoolTest|InterruptTest")
 
 set_tests_properties(check.format check.includes check.clean_text
   PROPERTIES LABELS check TIMEOUT 120)
