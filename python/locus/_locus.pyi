@@ -394,7 +394,7 @@ def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causa
 
     q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv]: NumPy arrays or anything on the CPU that speaks DLPack, of float32, bfloat16 or float16 and any strides; Hq is a multiple of Hkv. Returns [B, Hq, Lq, Dv] in the type and framework of q; with return_lse also lse [B, Hq, Lq] (float32).
 
-    encoding: one of the classes of this module; None is no position.
+    encoding: one of the classes of this module, or a layer of from_config, whose scale, window and softcap hold where these are None; None is no position.
     causal: key positions after the query's are hidden.
     scale: of the dot products; None is the encoding's own, usually 1 / sqrt(D).
     window: an int w hides offsets m - n >= w (and <= -w unless causal); a pair (left, right) keeps -right <= m - n <= left.
@@ -413,6 +413,11 @@ def attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, e
     Gradients of sum(d_out * out): (d_q, d_k, d_v, d_params).
 
     out and lse are what attention returned with return_lse=True for the same arguments. d_params: name -> gradient, for every trainable parameter of the encoding, in the parameter's shape and type. The same bits for any number of threads.
+    """
+
+def explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, backward: bool = False, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, threads: int | None = None) -> dict:
+    """
+    How attention (or, with backward=True, its gradient) would run a call, without running it: a dict with the driver, the drivers before it and why they do not take the call, threads, SIMD target, sizes, mask and terms. With LOCUS_VERBOSE=1 in the environment every call prints its 'line' and its milliseconds to standard error.
     """
 
 def merge(a: Any, b: Any) -> Any:

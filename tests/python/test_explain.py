@@ -126,6 +126,4 @@ def test_a_layer_brings_its_window_scale_and_cap():
     # What the caller says holds.
     wide = locus.attention(q, k, v, layer, causal=True, window=40)
     options = {**layer.options(), "window": 40}
-    assert np.array_equal(
-        wide, locus.attention(q, k, v, layer.encoding, **options)
-    )
+    assert np.array_equal(wide, locus.attention(q, k, v, layer.encoding, **options))

@@ -1,8 +1,9 @@
 // Rows of narrower types as floats, and back.
+#include "kernels/simd/rows.h"
+
 #include <bit>
 
 #include "kernels/compare.h"
-#include "kernels/simd/rows.h"
 
 namespace locus::testing {
 namespace {
