@@ -72,11 +72,11 @@ Options::Options(const Arguments& a, const Tensor& q, const Tensor& k) {
 
 void Options::FillIn(const models::LayerPosition& layer) {
   if (layer.chunk != 0 && options.q_segments.empty() && !options.window) {
-    throw nb::value_error(
-        ("layer " + std::to_string(layer.layer) + " of " + layer.family +
-         " attends in chunks of " + std::to_string(layer.chunk) +
-         " positions: pass **layer.options(q_len, k_len) too")
-            .c_str());
+    throw nb::value_error(("layer " + std::to_string(layer.layer) + " of " +
+                           layer.family + " attends in chunks of " +
+                           std::to_string(layer.chunk) +
+                           " positions: pass **layer.options(q_len, k_len) too")
+                              .c_str());
   }
   if (!options.scale) options.scale = layer.scale;
   if (!options.window) options.window = layer.window;

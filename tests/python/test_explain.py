@@ -24,7 +24,7 @@ def call(q_len, k_len, heads=8, kv_heads=8, dim=64):
         ((1, 4096), None, "decode", {"short": "more than 256 tokens"}),
         (
             (512, 512),
-            locus.Rope(64, layout="halves"),
+            "rope",
             "tiled",
             {
                 "short": "more than 256 tokens",
@@ -33,9 +33,7 @@ def call(q_len, k_len, heads=8, kv_heads=8, dim=64):
         ),
         (
             (64, 64),
-            locus.Shaw(
-                np.zeros((9, 64), np.float32), np.zeros((9, 64), np.float32), -4, 4
-            ),
+            "shaw",
             "tiled",
             {
                 "short": "it has a table of vectors",
@@ -45,11 +43,16 @@ def call(q_len, k_len, heads=8, kv_heads=8, dim=64):
     ],
 )
 def test_tells_the_driver_and_why_not_the_others(sizes, encoding, driver, refused):
+    rows = np.zeros((9, 64), np.float32)
+    if encoding == "rope":
+        encoding = locus.Rope(64, layout="halves")
+    elif encoding == "shaw":
+        encoding = locus.Shaw(rows, rows, -4, 4)
     told = locus.explain_call(*call(*sizes), encoding, causal=True, threads=1)
     assert told["driver"] == driver
     assert told["refusals"] == refused
     assert told["threads"] == 1
-    assert told["q_len"], told["k_len"] == sizes
+    assert (told["q_len"], told["k_len"]) == sizes
     assert told["mask"] == "causal"
     assert told["line"].startswith(f"forward {driver} f32 ")
 
@@ -127,3 +130,40 @@ def test_a_layer_brings_its_window_scale_and_cap():
     wide = locus.attention(q, k, v, layer, causal=True, window=40)
     options = {**layer.options(), "window": 40}
     assert np.array_equal(wide, locus.attention(q, k, v, layer.encoding, **options))
+
+
+def test_the_same_from_pytorch():
+    torch = pytest.importorskip("torch")
+    import locus.torch
+
+    layer = locus.from_config(GEMMA2, layer=0)
+    torch.manual_seed(1)
+    q, k, v = (3 * torch.randn(1, heads, 40, 64) for heads in (4, 2, 2))
+    whole = locus.torch.attention(q, k, v, layer.encoding, **layer.options())
+    assert torch.equal(locus.torch.attention(q, k, v, layer, causal=True), whole)
+    q.requires_grad_()
+    assert torch.equal(locus.torch.attention(q, k, v, layer, causal=True), whole)
+
+
+def test_layers_with_chunks_ask_for_their_options():
+    config = {
+        "model_type": "llama4_text",
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "max_position_embeddings": 512,
+        "attention_chunk_size": 16,
+        "rope_theta": 10000.0,
+    }
+    layer = locus.from_config(config, layer=0)
+    assert layer.chunk == 16
+    q, k, v = (np.ones((1, heads, 40, 64), np.float32) for heads in (4, 2, 2))
+    with pytest.raises(ValueError, match="attends in chunks of 16 positions"):
+        locus.attention(q, k, v, layer, causal=True)
+    told = layer.options(q_len=40, k_len=40)
+    assert np.array_equal(
+        locus.attention(q, k, v, layer, **told),
+        locus.attention(q, k, v, layer.encoding, **told),
+    )

@@ -55,7 +55,8 @@ def attention(
 
     encoding: a module of `locus.torch`, what `encoding(...)` makes of tensors, an
       encoding of `locus` (whose tables are then constants), a LayerPosition of
-      `locus.from_config`, which stands for its encoding, or None.
+      `locus.from_config`, whose scale, window and softcap hold where these are
+      None, or None.
     causal: a query sees keys at positions up to its own.
     scale: of the dot products; None: the encoding's own, usually 1 / sqrt(D).
     window: w: offsets m - n below w, and above -w unless causal; or
@@ -88,6 +89,10 @@ def attention(
     if not torch.compiler.is_compiling():
         causal, scale, softcap, return_lse, threads = _locus._plain_options(
             causal, scale, softcap, return_lse, threads
+        )
+    if isinstance(encoding, locus.LayerPosition):
+        scale, window, softcap = _of_layer(
+            encoding, scale, window, softcap, q_segments is not None
         )
     kind, params, native = kinds.resolve(encoding)
     left, right = _window(window, causal)
@@ -127,6 +132,27 @@ def attention(
         *(*tensors, threads),
     )
     return (out, lse) if return_lse else out
+
+
+def _of_layer(
+    layer: locus.LayerPosition,
+    scale: float | None,
+    window: int | tuple[int, int] | None,
+    softcap: float | None,
+    segmented: bool,
+) -> tuple[float | None, int | tuple[int, int] | None, float | None]:
+    """Scale, window and cap of a layer, where the caller does not say."""
+    if layer.chunk and not segmented and window is None:
+        raise ValueError(
+            f"layer {layer.layer} of {layer.family} attends in chunks of "
+            f"{layer.chunk} positions: pass **layer.options(q_len, k_len) too"
+        )
+    told = {} if layer.chunk else layer.options()
+    return (
+        layer.scale if scale is None else scale,
+        told.get("window") if window is None else window,
+        told.get("softcap") if softcap is None else softcap,
+    )
 
 
 def rotate(
