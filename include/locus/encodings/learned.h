@@ -1,4 +1,4 @@
-// Learned absolute positions: one trained row a position.
+// Learned absolute positions: one trained row per position.
 #ifndef LOCUS_ENCODINGS_LEARNED_H_
 #define LOCUS_ENCODINGS_LEARNED_H_
 

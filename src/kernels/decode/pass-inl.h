@@ -70,7 +70,7 @@ struct DecodePass {
   bool direct_values = false;
   bool paired_values = false;  // sums of values are in the order of PromotePart
   KeyRotation key_rotation = KeyRotation::kNone;
-  // Keys can be turned as they are loaded: every channel rotates, in whole
+  // Keys can be rotated as they are loaded: every channel rotates, in whole
   // vectors, and nothing else needs them.
   bool whole_rotation = false;
 
@@ -181,7 +181,7 @@ inline void DecodePass::ChooseRotation() {
     keys += t.size();
     total += static_cast<int64_t>(list.size());
   }
-  // Turning the queries costs about as much as turning as many keys.
+  // Rotating the queries costs about as much as rotating as many keys.
   if (total * 8 <= keys + 64) key_rotation = KeyRotation::kRelative;
 }
 

@@ -31,7 +31,7 @@ struct Scratch {
   FloatBuffer scores;     // [rows][kScoreStride]
   FloatBuffer keys;       // [kKeysInL1][dim_pad]
   FloatBuffer values;     // [kKeysInL1][value_pad]
-  FloatBuffer queries;    // [rows][dim_pad], turned for a span
+  FloatBuffer queries;    // [rows][dim_pad], rotated for a span
   FloatBuffer key_dots;   // k_j.Tk[b]: [rows][kScoreStride]
   FloatBuffer table_row;  // one row of a table, or of the extra dimensions
   FloatBuffer extra_row;
@@ -81,7 +81,7 @@ class ChunkScorer {
     const auto after = std::ranges::upper_bound(list, j, {}, &Span::first);
     return after - list.begin() - 1;
   }
-  // Cosines and sines that key j of the present span turns by.
+  // Cosines and sines that key j of the present span is rotated by.
   std::pair<const float*, const float*> KeyAngles(int64_t j) const {
     const int64_t pairs = call_.terms.rotate->NumPairs();
     const size_t sequence = pass_.Sequence(b_);
@@ -144,9 +144,9 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
 
 // Keys [begin, end) as floats, rotated, in scratch.keys.
 inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
-  const bool turns = pass_.key_rotation == KeyRotation::kRelative ||
-                     pass_.key_rotation == KeyRotation::kAbsolute;
-  if (turns && pass_.whole_rotation) {
+  const bool rotates = pass_.key_rotation == KeyRotation::kRelative ||
+                       pass_.key_rotation == KeyRotation::kAbsolute;
+  if (rotates && pass_.whole_rotation) {
     WithType(call_.k.dtype(), [&]<typename T>() {
       const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
                            tokens_.Order()};
@@ -169,7 +169,7 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
              pass_.dim_pad, scratch_.keys.data() + (j - begin) * pass_.dim_pad);
   }
   if (pass_.k_rows) DotKeyTable(tile, begin, end);
-  if (!turns) return;
+  if (!rotates) return;
   for (int64_t j = begin; j < end; ++j) {
     const auto [cos, sin] = KeyAngles(j);
     float* key = scratch_.keys.data() + (j - begin) * pass_.dim_pad;
@@ -177,7 +177,7 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
   }
 }
 
-// Queries turned by m - n0 for the span of keys from n0 on.
+// Queries rotated by m - n0 for the span of keys from n0 on.
 inline void ChunkScorer::RotateQueries(int64_t span) {
   if (span == span_) return;
   span_ = span;

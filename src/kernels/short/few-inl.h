@@ -33,11 +33,14 @@ inline bool IsFew(const ShortCall& call) {
       s.value_dim % kLanesI != 0) {
     return false;
   }
+  // Keys of a cache may be of another type than the queries.
+  const auto in_place = [](const kernels::Rows& rows) {
+    return rows.dtype() == DType::kF32 && rows.unit_stride();
+  };
   const Terms& terms = call.terms;
-  return call.call.q.dtype() == DType::kF32 && call.call.q.unit_stride() &&
-         call.call.k.unit_stride() && call.call.v.unit_stride() &&
-         !terms.rotate && !terms.extra_dot && terms.scale.beta == 0.0 &&
-         call.call.softcap == 0.0F &&
+  return in_place(call.call.q) && in_place(call.call.k) &&
+         in_place(call.call.v) && !terms.rotate && !terms.extra_dot &&
+         terms.scale.beta == 0.0 && call.call.softcap == 0.0F &&
          call.call.plan.options.key_lengths.empty() &&
          call.behind == BucketMap::kHighest &&
          call.ahead == BucketMap::kHighest;

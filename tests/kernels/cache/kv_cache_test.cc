@@ -42,6 +42,32 @@ TEST(KvCacheTest, TokenByTokenEqualsTheCausalRun) {
   });
 }
 
+// Every driver takes keys of another type than the queries, also where there
+// are few of both.
+TEST(KvCacheTest, StorageOfAnotherTypeAtEveryLength) {
+  OnEveryTarget([] {
+    for (DType dtype : {DType::kBF16, DType::kF16}) {
+      for (int64_t keys : {1, 2, 3, 4, 40, 300}) {
+        for (int64_t queries : {1, 2, 5, 40}) {
+          SCOPED_TRACE(::testing::Message() << DTypeName(dtype) << " "
+                                            << queries << " over " << keys);
+          const Sequence x = RandomSequence(std::max(keys, queries));
+          const Tensor k = Part(x.k, 0, keys), v = Part(x.v, 0, keys);
+          KvCache cache(Config(1, dtype));
+          cache.Append(k, v, Terms());
+          const Tensor q = Part(x.q, 0, queries);
+          const Tensor stored_k = k.To(dtype).To(DType::kF32);
+          const Tensor stored_v = v.To(dtype).To(DType::kF32);
+          const reference::Forward expected =
+              reference::Attention(q, stored_k, stored_v, Terms());
+          const Tensor out = cache.Decode(q, Terms(), {.causal = false}).out;
+          EXPECT_LE(RelativeError(out, expected.out), kTolerance);
+        }
+      }
+    }
+  });
+}
+
 // More queries than are streamed, over rotated and unrotated keys.
 TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
   constexpr int64_t kLength = 150;
