@@ -206,6 +206,20 @@ def attention_backward(r):
     return Case("attention_backward", locus.attention_backward, arguments, options)
 
 
+def explain_call(r):
+    s = sizes(r)
+    options = _options(r, s, ATTENTION)
+    options.pop("return_lse", None)
+    if chance(r, 0.3):
+        options["backward"] = chance(r, 0.5)
+    arguments = [_q(r, s), _k(r, s), _v(r, s), _encoding(r, s)]
+
+    def known(told):
+        assert told["driver"] in {"short", "decode", "tiled"}, told
+
+    return Case("explain_call", locus.explain_call, arguments, options, known)
+
+
 def merge(r):
     s = sizes(r)
     shape = (s.batch, s.heads, s.q_len, s.value_dim)
@@ -635,6 +649,7 @@ MAKERS = (
     *[torch_attention] * 3,
     torch_rotate,
     plain_on_tensors,
+    explain_call,
     merge,
     linear_attention,
     pack,
