@@ -13,8 +13,8 @@ namespace locus::kernels {
 bool VerboseCall::Enabled() {
   static const bool enabled = [] {
     const char* value = std::getenv("LOCUS_VERBOSE");
-    return value != nullptr && std::string_view(value) != "" &&
-           std::string_view(value) != "0";
+    const std::string_view asked = value == nullptr ? "" : value;
+    return !asked.empty() && asked != "0";
   }();
   return enabled;
 }
