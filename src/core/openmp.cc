@@ -38,7 +38,7 @@ bool Resolve(void* library, OpenMp& openmp) {
 #if defined(__linux__)
 
 // How many libraries the process has ever loaded.
-unsigned long long LibrariesLoaded() {
+[[maybe_unused]] unsigned long long LibrariesLoaded() {
   unsigned long long count = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* out) {
@@ -75,7 +75,7 @@ struct Candidate {
 };
 
 // Forked, and no other program executed since.
-bool IsForked() {
+[[maybe_unused]] bool IsForked() {
   constexpr unsigned int kForkNoExec = 0x40;  // PF_FORKNOEXEC
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (file == nullptr) return false;
@@ -94,7 +94,7 @@ bool IsForked() {
 
 // A runtime whose symbols all may see, else one that a plugin such as a Python
 // module has to itself.
-bool Search(OpenMp& openmp) {
+[[maybe_unused]] bool Search(OpenMp& openmp) {
   if (Resolve(RTLD_DEFAULT, openmp)) {
     // It stays: whoever loaded it may close it.
     Dl_info where;
@@ -116,9 +116,11 @@ bool Search(OpenMp& openmp) {
 
 #else
 
-unsigned long long LibrariesLoaded() { return 1; }
-bool IsForked() { return false; }
-bool Search(OpenMp& openmp) { return Resolve(RTLD_DEFAULT, openmp); }
+[[maybe_unused]] unsigned long long LibrariesLoaded() { return 1; }
+[[maybe_unused]] bool IsForked() { return false; }
+[[maybe_unused]] bool Search(OpenMp& openmp) {
+  return Resolve(RTLD_DEFAULT, openmp);
+}
 
 #endif
 

@@ -163,8 +163,9 @@ void ShortCall::LayOutBias() {
     return;
   }
   const int64_t pairs = sizes.q_len * width;
-  rows.Resize(heads * pairs);
-  std::fill_n(rows.data(), heads * pairs, 0.0F);
+  // Whole vectors are read from any key on, also at the end of the last row.
+  rows.Resize(heads * pairs + kLanes);
+  std::fill_n(rows.data(), heads * pairs + kLanes, 0.0F);
   AddBiasByPair(*this, heads, width, rows.data());
   bias = rows.data();
   bias_head = heads == 1 ? 0 : pairs;
