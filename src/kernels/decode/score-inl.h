@@ -158,8 +158,8 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
           FetchVectors<2>(row + d, far, near);
         }
         const auto [cos, sin] = KeyAngles(j);
-        RotateRow(*call_.terms.rotate, cos, sin, row,
-                  scratch_.keys.data() + (j - begin) * pass_.dim_pad);
+        RotateWholeRow(*call_.terms.rotate, cos, sin, row,
+                       scratch_.keys.data() + (j - begin) * pass_.dim_pad);
       }
     });
     return;
