@@ -109,6 +109,18 @@ TEST(KvCacheTest, QueriesAreCausalUnlessAskedOtherwise) {
   }
 }
 
+// No queries over no tokens: no position that terms could have no row for.
+TEST(KvCacheTest, NothingOverNothing) {
+  const Tensor none = RandomTensor({1, kQueryHeads, 0, kHeadDim}, 1);
+  Terms terms;
+  terms.extra_dot = ExtraDot{.q_rows = RandomTensor({1, 3, 4}, 2),
+                             .k_rows = RandomTensor({1, 3, 4}, 3),
+                             .first_position = -1000};
+  const KvCache cache(Config());
+  const Tensor out = cache.Decode(none.To(DType::kF32), terms).out;
+  EXPECT_EQ(out.shape(), (std::vector<int64_t>{1, kQueryHeads, 0, kHeadDim}));
+}
+
 TEST(KvCacheTest, GrowthChangesNothing) {
   const Sequence x = RandomSequence(300);
   const Terms terms = RopeTerms(10000.0);
