@@ -98,8 +98,11 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
                                 const DecodeOptions& options) const {
   const Prepared call = Prepare(q, options);
   CheckTable(terms, "the queries would be rotated");
+  // No query over no token meets no term, whose rows may lie anywhere.
+  const bool nothing = q.size(2) == 0 && size() == 0;
+  const Terms scale_alone{.scale = terms.scale};
   const kernels::Plan plan(
-      q, call.k, call.v, terms, call.options,
+      q, call.k, call.v, nothing ? scale_alone : terms, call.options,
       {.cached_keys = true, .keys_rotated = KeysRotated()});
   return kernels::Run(plan, q, call.k, call.v);
 }

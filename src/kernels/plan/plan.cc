@@ -63,8 +63,7 @@ Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
       threads(request.threads > 0 ? request.threads
                                   : ThreadsFor(sizes, options.threads)) {
   if (given != nullptr) CheckScale(terms, options);
-  // A call without any token has no position that terms could lack.
-  if (sizes.q_len > 0 || sizes.k_len > 0) Validate(terms, shape);
+  Validate(terms, shape);
   if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
     Fail("the value table {} does not match v {}",
          terms.v_table->rows.Describe(), v.Describe());
