@@ -119,7 +119,7 @@ struct AttentionGrads {
 
 // Gradients of sum(d_out * out), given what Attention returned with
 // return_lse. The same bits for any number of threads. Tables over a 2-D window
-// or with a token apart are refused; a bias may have both.
+// or with a special token are refused; a bias may have both.
 AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const Tensor& k, const Tensor& v,
                                  const AttentionResult& forward,

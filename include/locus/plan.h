@@ -37,8 +37,8 @@ struct CallReport {
   std::string mask = {};                // "causal, window 127 back, 0 ahead"
   std::vector<std::string> terms = {};  // as TermNames
 
-  // One line: "forward tiled f32 [1, 8 of 8, 512 over 512, 64 to 64] causal
-  // rotate, 2 threads, AVX2 (not short: more than 256 tokens)".
+  // One line: "forward decode f32 batch 1, heads 8/2, lengths 1x512, dims
+  // 64/64, causal, rotate, 1 thread, AVX2; not short: more than 256 tokens".
   std::string Line() const;
 };
 

@@ -44,7 +44,8 @@ Tokens SortTokens(int64_t count, const auto& position, const auto& place,
 }
 
 // Runs of the positions as the bucket maps see them: respaced on a grid, and
-// with a special token apart. `counted`: positions count up by one.
+// with a special token as a run of its own. `counted`: positions count up by
+// one.
 void FindRuns(Tokens& t, const Terms& terms, bool counted) {
   const BucketMap* map = nullptr;
   if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {

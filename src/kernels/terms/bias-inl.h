@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 // Adds what a call's bias has to say to rows of scores, times log2(e).
 class BiasTerm {
  public:
-  // kRamp: a ramp is laid out by offset, for drivers that add rows in
+  // kRows: a ramp is laid out by offset, for drivers that add rows in
   // registers, unless positions lie so far apart that a row would be longer
   // than the call.
   enum class Ramp { kRows, kComputed };
