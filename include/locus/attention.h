@@ -2,6 +2,7 @@
 #ifndef LOCUS_ATTENTION_H_
 #define LOCUS_ATTENTION_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,11 +19,47 @@ struct Window {
   int64_t right = 0;
 };
 
-// Everything about a call that is not a term. Spans must outlive the call.
+// Which pairs of a query and a key may see each other: one byte a pair, 0 for
+// no, [B or 1, Hq or 1, Lq or 1, Lk] in any strides. The bytes are the caller's
+// and must outlive the call.
+struct PairMask {
+  const uint8_t* data = nullptr;  // nullptr: all may
+  std::array<int64_t, 4> shape = {};
+  std::array<int64_t, 4> strides = {};  // in bytes
+
+  bool defined() const { return data != nullptr; }
+  // The byte of a pair.
+  const uint8_t* At(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    const auto step = [this](size_t axis, int64_t at) {
+      return shape[axis] == 1 ? 0 : at * strides[axis];
+    };
+    return data + step(0, b) + step(1, h) + step(2, i) + step(3, j);
+  }
+};
+
+// Dropout of attention weights: each becomes 0 with probability `rate`, else it
+// is divided by 1 - rate. What is dropped follows from the seed and from the
+// numbers of sequence, head, query and key alone: the same in the backward
+// pass, on any number of threads and on any machine.
+struct Dropout {
+  double rate = 0.0;  // in [0, 1), to 32 bits
+  uint64_t seed = 0;
+  // What tokens count as: query i is number first_query + i * query_stride of
+  // the sequence, and keys likewise. So a part of a sequence drops what the
+  // whole does.
+  int64_t first_query = 0;
+  int64_t first_key = 0;
+  int64_t query_stride = 1;
+  int64_t key_stride = 1;
+};
+
+// Everything about a call that is not a term. Spans and tensors must outlive
+// the call.
 //
 // A key is visible to a query if all of this holds: its index is below the key
-// length of its sequence, both have the same segment, its position is not after
-// the query's (causal), and the offset lies in the window.
+// length of its sequence, both have the same segment, the mask lets it through,
+// and it either belongs to the prefix, or its position is not after the query's
+// (causal), lies in the same chunk, and the offset in the window.
 struct AttentionOptions {
   bool causal = false;
   // Causality and window compare indices instead of positions: key j and query
@@ -35,6 +72,9 @@ struct AttentionOptions {
   // one here is an error.
   std::optional<double> scale = {};
   std::optional<Window> window = {};
+  // Tokens see only those of their own chunk of so many positions, counted from
+  // position 0; empty: of all.
+  std::optional<int64_t> chunk = {};
   // cap * tanh(s / cap); empty: none.
   std::optional<double> softcap = {};
 
@@ -52,10 +92,31 @@ struct AttentionOptions {
   std::span<const int64_t> q_segments = {};
   std::span<const int64_t> k_segments = {};
 
+  // The first prefix_lengths[b] keys of a sequence are visible to all of its
+  // queries, those before them as well: [batch]. Empty: none.
+  std::span<const int64_t> prefix_lengths = {};
+  PairMask mask = {};
+
+  // What joins the scores beside the terms, each absent by default. Scores get
+  // K[b, h, j] and M[b, h, i, j], before the soft cap and not scaled:
+  Tensor key_bias = {};   // K [B or 1, Hq or 1, Lk]
+  Tensor pair_bias = {};  // M [B or 1, Hq or 1, Lq or 1, Lk]
+  // A logit z_h that takes part in the softmax of its head and has no value:
+  // [Hq]. lse counts it. Results that Merge joins must come without sinks; see
+  // AddSinks.
+  Tensor sinks = {};
+  // The left operand of the query table, r_i.Tq[b], in the place of q:
+  // [B, Hq, Lq, R], for a table of rows [R].
+  Tensor table_queries = {};
+  Dropout dropout = {};
+
   // Threads to use; 0: as many as the machine has. Results do not depend on it.
   int threads = 0;
   // Also return lse. The backward pass and Merge need it.
   bool return_lse = false;
+  // Also return the weights that values are summed with: N x N numbers, which
+  // attention itself never needs at once.
+  bool return_weights = false;
 };
 
 // Positions and segments of sequences packed end to end: lengths {3, 2} give
@@ -74,6 +135,8 @@ Shape CallShape(const Tensor& q, const Tensor& k, const Tensor& v,
 struct AttentionResult {
   Tensor out = {};  // [B, Hq, Lq, Dv], of the type of q
   Tensor lse = {};  // [B, Hq, Lq] f32; absent unless asked for
+  // [B, Hq, Lq, Lk] f32, after dropout; absent unless asked for.
+  Tensor weights = {};
 };
 
 // Fused attention: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] of
@@ -110,21 +173,45 @@ void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
 AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
                       int threads = 0);
 
+// The same result with sinks [Hq] beside the keys: for results that Merge has
+// joined. Needs lse.
+AttentionResult AddSinks(const AttentionResult& result, const Tensor& sinks,
+                         int threads = 0);
+
+// What a backward pass is asked for beside the gradients of out.
+struct BackwardOptions {
+  // The gradient of lse, [B, Hq, Lq]; absent: none.
+  Tensor d_lse = {};
+  // Whether the pair bias gets a gradient: as many numbers as it has.
+  bool pair_bias = false;
+};
+
+// The gradients of a call's operands, in the shapes and types of these; absent
+// where the operand is.
+struct OperandGrads {
+  Tensor key_bias = {};
+  Tensor pair_bias = {};  // if asked for
+  Tensor sinks = {};
+  Tensor table_queries = {};
+};
+
 struct AttentionGrads {
   Tensor d_q;  // in the shapes and types of q, k and v
   Tensor d_k;
   Tensor d_v;
+  OperandGrads operands = {};
   TermGrads terms;
 };
 
-// Gradients of sum(d_out * out), given what Attention returned with
-// return_lse. The same bits for any number of threads. Tables over a 2-D window
-// or with a special token are refused; a bias may have both.
+// Gradients of sum(d_out * out) + sum(d_lse * lse), given what Attention
+// returned with return_lse. The same bits for any number of threads. Tables
+// over a 2-D window or with a special token are refused; a bias may have both.
 AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const Tensor& k, const Tensor& v,
                                  const AttentionResult& forward,
                                  const Terms& terms,
-                                 const AttentionOptions& options = {});
+                                 const AttentionOptions& options = {},
+                                 const BackwardOptions& backward = {});
 
 // The same for an encoding, with the gradients of its parameters (see
 // encoding.h).
@@ -133,7 +220,8 @@ EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const Tensor& k, const Tensor& v,
                                 const AttentionResult& forward,
                                 const Encoding& encoding,
-                                const AttentionOptions& options = {});
+                                const AttentionOptions& options = {},
+                                const BackwardOptions& backward = {});
 
 }  // namespace locus
 

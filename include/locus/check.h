@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus {
 

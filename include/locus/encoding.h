@@ -1,15 +1,15 @@
-// The interface of an encoding, and the list of all of them.
+// The interface of an encoding; descriptor.h lists all of them.
 #ifndef LOCUS_ENCODING_H_
 #define LOCUS_ENCODING_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "locus/attention.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
@@ -33,6 +33,7 @@ struct EncodingGrads {
   Tensor d_q = {};  // in the shapes and types of q, k and v
   Tensor d_k = {};
   Tensor d_v = {};
+  OperandGrads operands = {};
   ParamGrads params = {};  // as Encoding::Params(), f64; empty: none
 };
 
@@ -63,54 +64,6 @@ class Encoding {
   // added to x. Other encodings throw Error.
   virtual Tensor Embed(std::span<const int64_t> positions) const;
 };
-
-// --------------------------------------------------------------- the list
-
-enum class Reference : uint8_t { kNone, kAbsolute, kRelative };
-enum class Extrapolates : uint8_t { kNo, kPartly, kYes };
-
-// What picture shows an encoding best.
-enum class Picture : uint8_t {
-  kEmbedding,  // position x dimension heat map
-  kBias,       // bias against offset, a curve a head
-  kRotation,   // a random query, rotated by position
-  kScore,      // mean score against offset
-};
-
-// Settings for building an example of an encoding by name. `options` are the
-// encoding's own; one that it does not know is an error.
-struct ExampleConfig {
-  int64_t heads = 8;
-  int64_t head_dim = 64;
-  int64_t length = 128;  // trained length, for encodings that have one
-  uint64_t seed = 1;     // of random tables
-  std::map<std::string, std::string> options = {};
-};
-
-// One row of the list.
-struct EncodingInfo {
-  std::string_view name;        // "rope"
-  std::string_view class_name;  // "Rope"
-  std::string_view title;       // "Rotary position embedding (RoPE)"
-  std::string_view formula;     // one line
-  std::string_view paper;       // authors, title, year
-  std::string_view models;      // who uses it
-  Reference reference = Reference::kNone;
-  bool trainable = false;
-  Extrapolates extrapolates = Extrapolates::kNo;
-  std::string_view extrapolation_note;
-  Picture picture = Picture::kScore;
-  std::string_view options;  // "base, layout, scaling, ..." for the example
-  // A ready-made instance: formulas with their usual constants, tables random.
-  std::unique_ptr<Encoding> (*example)(const ExampleConfig& config) = nullptr;
-};
-
-// Every encoding, in the order of src/encodings/encodings.inc.
-std::span<const EncodingInfo> Encodings();
-
-// The row of a name. Throws Error with the known names, or with the reason why
-// the scheme is outside (CoPE).
-const EncodingInfo& FindEncoding(std::string_view name);
 
 }  // namespace locus
 

@@ -64,13 +64,6 @@ struct RotaryFacts {
   double gain = 1.0;
 };
 
-// 1 + beta ln(1 + floor((m + shift) / span)); beta = 0: none.
-struct QueryTemperature {
-  double beta = 0.0;
-  int64_t shift = 0;
-  int64_t span = 1;
-};
-
 // The tokens of a call. Without positions keys count from 0 and queries end
 // where the keys end, as in AttentionOptions.
 struct CallTokens {
@@ -101,6 +94,9 @@ struct LayerPosition {
   int64_t layer = 0;
   int64_t layers = 0;  // of this part
 
+  // Whether the layer attends at all. Layers of state spaces, linear attention
+  // and convolutions do not: nothing below but model_dim concerns them.
+  bool attends = true;
   Scheme input = {};      // what is added to x
   Scheme attention = {};  // what acts on q, k, v and the logits
   std::optional<RotaryFacts> rotary = {};
@@ -117,6 +113,9 @@ struct LayerPosition {
   // Chunks are counted from position 0.
   int64_t chunk = 0;
   std::optional<double> softcap = {};
+  // The layer's tensor [q_heads] of logits that join the softmax beside the
+  // keys, which goes into AttentionOptions::sinks; empty: none.
+  std::string sinks = {};
   double scale = 1.0;  // the caller's part; see the top of this file
   double softmax_factor = 1.0;
   QueryTemperature temperature = {};
@@ -129,8 +128,9 @@ struct LayerPosition {
   const Scheme& Main() const {
     return attention.name != "none" || input.name == "none" ? attention : input;
   }
-  // Scale, mask, window and soft cap of a call. Throws Error for a layer with
-  // chunks: which keys a query sees then depends on the tokens.
+  // Scale, mask, window and soft cap of a call. Throws Error for a layer that
+  // does not attend, and for one with chunks: which keys a query sees then
+  // depends on the tokens.
   AttentionOptions CallOptions() const;
   // The same for these tokens, at their positions. Chunks become segments, or
   // a window where all queries have one position, as in decoding.
@@ -139,7 +139,9 @@ struct LayerPosition {
 
 struct ReadOptions {
   int64_t layer = 0;
-  // "encoder" or "decoder", where a model has both; empty: the decoder.
+  // "encoder" or "decoder", where a model has both; empty: the decoder. Of a
+  // model of several configs, the key of one of them ("vision_config"); empty:
+  // the text model.
   std::string part = {};
   // Warnings instead of errors for unused keys and contradictions.
   bool lenient = false;

@@ -73,7 +73,8 @@ class AttentionPlan {
   // As AttentionBackward with Terms.
   AttentionGrads RunBackward(const Tensor& d_out, const Tensor& q,
                              const Tensor& k, const Tensor& v,
-                             const AttentionResult& forward) const;
+                             const AttentionResult& forward,
+                             const BackwardOptions& backward = {}) const;
 
   // Of the forward pass.
   CallReport Report() const;

@@ -11,14 +11,16 @@
 namespace locus::reference {
 
 struct Forward {
-  Tensor out = {};  // [B, Hq, Lq, Dv] f64
-  Tensor lse = {};  // [B, Hq, Lq] f64: log of the softmax denominator
+  Tensor out = {};      // [B, Hq, Lq, Dv] f64
+  Tensor lse = {};      // [B, Hq, Lq] f64: log of the softmax denominator
+  Tensor weights = {};  // [B, Hq, Lq, Lk] f64; absent unless asked for
 };
 
 struct Backward {
   Tensor d_q = {};  // as q, k, v; f64
   Tensor d_k = {};
   Tensor d_v = {};
+  OperandGrads operands = {};  // f64
   TermGrads terms = {};
 };
 
@@ -27,10 +29,11 @@ struct Backward {
 Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   const Terms& terms, const AttentionOptions& options = {});
 
-// d_out [B, Hq, Lq, Dv]: gradients of sum(d_out * out).
+// d_out [B, Hq, Lq, Dv]: gradients of sum(d_out * out) + sum(d_lse * lse).
 Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
                            const Tensor& k, const Tensor& v, const Terms& terms,
-                           const AttentionOptions& options = {});
+                           const AttentionOptions& options = {},
+                           const BackwardOptions& backward = {});
 
 // The same for an encoding: lowers it for the call. An encoding of the input
 // has acted on x before the projections and adds nothing here.
@@ -41,7 +44,8 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
 EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const Tensor& k, const Tensor& v,
                                 const Encoding& encoding,
-                                const AttentionOptions& options = {});
+                                const AttentionOptions& options = {},
+                                const BackwardOptions& backward = {});
 
 // The logits s_ij before the soft-cap, -inf where masked, of one batch entry
 // and head: [Lq, Lk] f64.

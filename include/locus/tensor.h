@@ -18,13 +18,17 @@
 
 namespace locus {
 
-// Element types. bf16 and f16 are storage formats; arithmetic happens in f32 or
-// f64.
-enum class DType : uint8_t { kF32, kF64, kBF16, kF16 };
+// Element types. bf16, f16 and i8 are storage formats; arithmetic happens in
+// f32 or f64. Integers are those of a KvCache, whose rows have a scale each: no
+// other function takes them.
+enum class DType : uint8_t { kF32, kF64, kBF16, kF16, kI8 };
 
 std::string_view DTypeName(DType dtype);
 constexpr int64_t DTypeBytes(DType dtype) {
-  return dtype == DType::kF64 ? 8 : dtype == DType::kF32 ? 4 : 2;
+  return dtype == DType::kF64   ? 8
+         : dtype == DType::kF32 ? 4
+         : dtype == DType::kI8  ? 1
+                                : 2;
 }
 
 class Tensor {
@@ -69,7 +73,7 @@ class Tensor {
   }
 
   // The raw elements; T must be the element type (checked). uint16_t for bf16
-  // and f16.
+  // and f16, int8_t for i8.
   template <typename T>
   const T* Data() const {
     CheckType<T>();
@@ -86,7 +90,7 @@ class Tensor {
   }
 
   // A contiguous tensor of the given type; `*this` itself where it already is
-  // one.
+  // one. Numbers that i8 cannot hold become its nearest, NaN becomes 0.
   Tensor To(DType dtype) const;
   // A view with two axes exchanged. Negative axes count from the end.
   Tensor Transposed(int a, int b) const;
@@ -98,8 +102,8 @@ class Tensor {
   template <typename T>
   void CheckType() const {
     constexpr bool is_float = std::is_floating_point_v<T>;
-    const bool narrow = dtype_ == DType::kBF16 || dtype_ == DType::kF16;
-    if (int64_t{sizeof(T)} != DTypeBytes(dtype_) || is_float == narrow) {
+    const bool wide = dtype_ == DType::kF32 || dtype_ == DType::kF64;
+    if (int64_t{sizeof(T)} != DTypeBytes(dtype_) || is_float != wide) {
       FailType();
     }
   }

@@ -1,20 +1,24 @@
-// The seven places where position enters attention, and their algebra.
+// The places where position enters attention, and their algebra.
 //
 // With i a query, j a key, h a head, m and n their positions, and b = b(m - n)
 // a bucket of the offset:
 //
-//   s_ij = scale_i * ( rot(q_i).rot(k_j) + a_i.c_j + q_i.Tq[b] + k_j.Tk[b] )
-//          + B[h, b]
-//   p_ij = softmax_j( softcap(s_ij) + mask )
-//   o_i  = sum_j p_ij (v_j + Tv[b])
+//   s_ij = scale g[h, m] ( rot(q_i).rot(k_j) + a_i.c_j + r_i.Tq[b]
+//                          + k_j.Tk[b] ) + B[h, b] + K[h, j] + M[h, i, j]
+//   p_ij = exp(cap(s_ij)) / ( exp(z_h) + sum_j exp(cap(s_ij)) )
+//   o_i  = unrot_m( sum_j p_ij (rot_n(v_j) + Tv[b]) )
 //
 // and, before the projections that make q, k and v,  x_i += E[m].
 //
 // Fixed once, here:
 //  * Offsets are query position minus key position, m - n.
 //  * Tables see unrotated q and k.
-//  * `scale` multiplies dot products and tables, never the bias.
-//  * Soft-capping sees the whole of s, bias included.
+//  * `scale` multiplies dot products and tables, never a bias.
+//  * Soft-capping sees the whole of s, biases included.
+//
+// Position enters by what is in Terms. The biases K per key and M per pair, the
+// sink z_h and the table's own left operand r (else q) are operands of a call;
+// see AttentionOptions.
 //
 // An encoding is a front end that lowers to these terms; the reference and the
 // kernels execute them and know no encoding by name.
@@ -139,10 +143,13 @@ enum class PairLayout : uint8_t { kInterleaved, kHalves };
 // kFloat32: in float32 throughout, as the Hugging Face code does.
 enum class AngleMode : uint8_t { kExact, kFloat32 };
 
-// One coordinate of a position: (pos / divisor) % modulus; modulus 0 is none.
+// One coordinate of a position: (pos / divisor) % modulus + offset; modulus 0
+// is none. A factor belongs into the frequencies, so that (y + 1/2) / height is
+// an offset of 1/2 and frequencies divided by the height.
 struct Axis {
   int64_t divisor = 1;
   int64_t modulus = 0;
+  double offset = 0.0;
 };
 
 // Positions first, first + step, first + 2 step, ...
@@ -151,17 +158,24 @@ struct TextPositions {
   int64_t step = 1;
 };
 
-// Rotates pair p of q and k by coordinate(axis[p]) * theta[p]:
-//   (a, b) -> gain * (a cos - b sin, a sin + b cos).
+// Rotates pair p of q and k by an angle,
+//   (a, b) -> gain * (a cos - b sin, a sin + b cos),
+// which is the coordinate on one axis times a frequency, or a sum over all axes
+// ("mixed"):
+//   coordinate(axis[p]) * theta[p]    or    sum_a coordinate(a) * theta[p, a].
 // With `log_decay`, pair p of the dot product is further multiplied by
 // exp(log_decay[p] * (m - n)) (xPos).
 struct Rotation {
   PairLayout layout = PairLayout::kInterleaved;
-  int64_t rotary_dim = 0;          // channels that rotate, 2 a pair
-  int64_t first_channel = 0;       // the rest pass through unchanged
-  std::vector<double> theta = {};  // [rotary_dim / 2] radians per position
+  int64_t rotary_dim = 0;     // channels that rotate, 2 a pair
+  int64_t first_channel = 0;  // the rest pass through unchanged
+  // Radians per position: [rotary_dim / 2], or [rotary_dim / 2, axes] mixed.
+  std::vector<double> theta = {};
   std::vector<int32_t> axis = {};  // [rotary_dim / 2]; empty: all on axis 0
   std::vector<Axis> axes = {};     // empty: one axis, the position itself
+  // Axes read positions as counted from here, and tokens before it, such as
+  // [CLS], are not rotated: their angles are 0. Empty: every token rotates.
+  std::optional<int64_t> origin = {};
   // Only positions from here on are packed, that is, read by `axes`; those
   // below are text, and every coordinate is the position itself. 0: all are
   // read by `axes`.
@@ -169,8 +183,14 @@ struct Rotation {
   std::vector<double> log_decay = {};  // [rotary_dim / 2]; empty: none
   double gain = 1.0;                   // multiplies cos and sin, of q and of k
   AngleMode angles = AngleMode::kExact;
+  bool trains = false;  // the backward pass gives the gradient of theta
 
   int64_t NumPairs() const { return rotary_dim / 2; }
+  int64_t NumAxes() const {
+    return axes.empty() ? 1 : static_cast<int64_t>(axes.size());
+  }
+  // Every pair turns by all axes.
+  bool Mixed() const { return theta.size() > static_cast<size_t>(NumPairs()); }
   int64_t FirstOfPair(int64_t p) const {
     return first_channel + (layout == PairLayout::kInterleaved ? 2 * p : p);
   }
@@ -178,7 +198,17 @@ struct Rotation {
     return FirstOfPair(p) +
            (layout == PairLayout::kInterleaved ? 1 : rotary_dim / 2);
   }
-  int64_t Coordinate(int64_t p, int64_t position) const;
+  // The axis that pair p turns by, unless all are mixed.
+  int64_t AxisOf(int64_t p) const {
+    return axis.empty() ? 0 : axis[static_cast<size_t>(p)];
+  }
+  bool Rotates(int64_t position) const {
+    return !origin || position >= *origin;
+  }
+  // The coordinate on an axis of a position that rotates, without its offset.
+  int64_t Coordinate(int64_t a, int64_t position) const;
+  // The same with its offset; 0 if the position does not rotate.
+  double Shifted(int64_t a, int64_t position) const;
   // Where text goes on after tokens at these positions: by one after the last;
   // if that is packed, with every coordinate one above the largest of all.
   TextPositions After(std::span<const int64_t> positions) const;
@@ -187,6 +217,15 @@ struct Rotation {
   // Equal ids rotate equally: keys cached under one id must not meet queries
   // rotated under another.
   uint64_t Id() const;
+};
+
+// Values rotated at the key. Relative: the output is rotated back at the query,
+// so that it depends on m - n (DeepSeek-V4). Else it is left as it is, and
+// depends on n (RoFormer's rotary_value). A norm-preserving rotation: no gain
+// and no decay, and its frequencies do not train.
+struct ValueRotation {
+  Rotation rotation = {};
+  bool relative = true;
 };
 
 // a_i.c_j: rows [heads or 1, positions, extra_dim] by position; row 0 belongs
@@ -232,15 +271,17 @@ struct BiasProfile {
 
 using Bias = std::variant<BiasTable, BiasRamp, BiasProfile>;
 
-// scale_i = scale * temperature(m). With beta = 0 the temperature is 1, else
-// 1 + beta * ln(1 + floor((m + shift) / span)).
+// scale_i = scale * g[h, m]: a factor, times one by head and query position.
 struct Scale {
   double scale = 1.0;
-  double beta = 0.0;
-  int64_t shift = 0;
-  int64_t span = 1;
+  // g: [heads or 1, positions], row 0 at `first_position`; absent: 1.
+  Tensor rows = {};
+  int64_t first_position = 0;
 
-  double At(int64_t q_pos) const;
+  double At(int64_t h, int64_t q_pos) const {
+    if (!rows.defined()) return scale;
+    return scale * rows.At(rows.size(0) == 1 ? 0 : h, q_pos - first_position);
+  }
 };
 
 // What an encoding lowers to. The order is that of the computation.
@@ -253,9 +294,14 @@ struct Terms {
   std::optional<BucketTable> k_table = {};
   std::optional<Bias> bias = {};
   std::optional<BucketTable> v_table = {};
+  std::optional<ValueRotation> rotate_values = {};
 };
 
 // --------------------------------------------------------------- gradients
+
+struct RotationGrads {
+  std::vector<double> theta = {};  // as Rotation::theta
+};
 
 struct ExtraDotGrads {
   Tensor q_rows = {};
@@ -281,10 +327,12 @@ struct BiasProfileGrads {
 using BiasGrads = std::variant<BiasTableGrads, BiasRampGrads, BiasProfileGrads>;
 
 // dL/d(term), in the shapes of the terms. Mirrors Terms; what has no
-// parameters (scale, rotate) has no gradient. `input_add` is filled by whoever
-// owns x: attention never sees it.
+// parameters (rotations that do not train) has no gradient. `input_add` is
+// filled by whoever owns x: attention never sees it.
 struct TermGrads {
   Tensor input_add = {};
+  Tensor scale = {};  // of its rows
+  std::optional<RotationGrads> rotate = {};
   std::optional<ExtraDotGrads> extra_dot = {};
   Tensor q_table = {};
   Tensor k_table = {};
@@ -303,6 +351,7 @@ struct Shape {
   int64_t q_heads = 1;
   int64_t kv_heads = 1;
   int64_t head_dim = 0;
+  std::optional<int64_t> value_dim = {};  // of v; empty: as head_dim
   std::optional<double> scale = {};  // the caller's; empty: the encoding's own
   int64_t min_q_pos = 0;
   int64_t max_q_pos = 0;
@@ -310,6 +359,7 @@ struct Shape {
   int64_t max_k_pos = 0;
   int64_t min_offset = 0;
   int64_t max_offset = 0;
+  int64_t table_dim = 0;  // of what meets the query table; 0: head_dim
   // Whether causality and a window compare positions, or else indices, and
   // whether the positions of every sequence rise from token to token.
   bool causal = false;
@@ -325,6 +375,18 @@ struct Shape {
   int64_t MaxPosition() const { return std::max(max_q_pos, max_k_pos); }
   // The caller's scale, or 1 / sqrt(factor * head_dim).
   double ScaleOr(double factor = 1.0) const;
+};
+
+// Llama 4's factor by query position, 1 + beta ln(1 + floor((m + shift) /
+// span)); beta = 0: none.
+struct QueryTemperature {
+  double beta = 0.0;
+  int64_t shift = 0;
+  int64_t span = 1;
+
+  double At(int64_t q_pos) const;
+  // Makes it the rows of `scale`, for the query positions of a call.
+  void Set(const Shape& shape, Scale& scale) const;
 };
 
 // Throws Error if a term does not fit the call: wrong sizes, an offset without

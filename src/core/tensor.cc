@@ -1,5 +1,6 @@
 #include "locus/tensor.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -71,6 +72,11 @@ uint16_t ToBF16(double value) {
   return static_cast<uint16_t>(bits >> 16);
 }
 
+int8_t ToI8(double value) {
+  if (value != value) return 0;
+  return static_cast<int8_t>(std::nearbyint(std::clamp(value, -128.0, 127.0)));
+}
+
 uint16_t ToF16(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
@@ -102,6 +108,8 @@ std::string_view DTypeName(DType dtype) {
       return "bf16";
     case DType::kF16:
       return "f16";
+    case DType::kI8:
+      return "i8";
   }
   return "unknown";
 }
@@ -200,9 +208,10 @@ int64_t Tensor::NumElements() const {
 }
 
 bool Tensor::IsContiguous() const {
-  const std::vector<int64_t> expected = RowMajorStrides(shape_);
-  for (size_t axis = 0; axis < shape_.size(); ++axis) {
-    if (shape_[axis] > 1 && strides_[axis] != expected[axis]) return false;
+  int64_t expected = 1;
+  for (size_t axis = shape_.size(); axis-- > 0;) {
+    if (shape_[axis] > 1 && strides_[axis] != expected) return false;
+    expected *= shape_[axis];
   }
   return true;
 }
@@ -222,6 +231,8 @@ double Tensor::Load(int64_t offset) const {
       return FromBF16(static_cast<const uint16_t*>(data_)[offset]);
     case DType::kF16:
       return FromF16(static_cast<const uint16_t*>(data_)[offset]);
+    case DType::kI8:
+      return static_cast<const int8_t*>(data_)[offset];
   }
   return 0;
 }
@@ -266,6 +277,9 @@ Tensor Tensor::To(DType dtype) const {
         break;
       case DType::kF16:
         static_cast<uint16_t*>(data)[n] = ToF16(values[n]);
+        break;
+      case DType::kI8:
+        static_cast<int8_t*>(data)[n] = ToI8(values[n]);
         break;
     }
   }

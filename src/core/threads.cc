@@ -1,5 +1,6 @@
 #include "core/threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <utility>
@@ -26,26 +27,27 @@ class Inside {
   Job* before_;
 };
 
-// What ends a task of a job that has failed elsewhere.
-struct Cancelled {};
-
 // One ParallelFor call, on its caller's stack.
 struct Job {
-  Job(int64_t n, TaskRef t) : count(n), task(t) {}
+  Job(int64_t n, int most, TaskRef t) : count(n), threads(most), task(t) {}
 
-  // Runs tasks until none are left or one has thrown.
+  // Runs tasks until none are left or the call is interrupted.
   void Work() noexcept {
+    const int worker = workers.fetch_add(1, std::memory_order_relaxed);
+    if (worker >= threads) return;
     const Inside inside(this);
+    for (;;) {
+      const int64_t at = next.fetch_add(1, std::memory_order_relaxed);
+      if (at >= count || Interrupted()) return;
+      task(at, worker);
+    }
+  }
+
+  void Check() noexcept {
     try {
-      for (;;) {
-        const int64_t at = next.fetch_add(1, std::memory_order_relaxed);
-        if (at >= count) return;
-        CheckInterrupt();
-        task(at);
-      }
+      CheckInterrupt();
     } catch (...) {
-      next.store(count, std::memory_order_relaxed);
-      if (!failed.exchange(true)) error = std::current_exception();
+      if (!stopped.exchange(true)) error = std::current_exception();
     }
   }
 
@@ -55,10 +57,12 @@ struct Job {
   }
 
   const int64_t count;
+  const int threads;
   const TaskRef task;
   std::atomic<int64_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;  // the first
+  std::atomic<int> workers{0};
+  std::atomic<bool> stopped{false};
+  std::exception_ptr error;  // what the check threw
 };
 
 // On the threads of the process's OpenMP runtime, else on the engine's own.
@@ -78,26 +82,31 @@ std::atomic<ParallelBackend> parallel_backend{&AnyThreads};
 }  // namespace
 
 void ParallelFor(int64_t count, int threads, TaskRef task) {
-  if (threads > count) threads = static_cast<int>(count);
-  if (threads <= 1 || current_job != nullptr) {
-    for (int64_t at = 0; at < count; ++at) {
-      CheckInterrupt();
-      task(at);
-    }
+  if (current_job != nullptr) {
+    for (int64_t at = 0; at < count && !Interrupted(); ++at) task(at, 0);
     return;
   }
-  Job job(count, task);
-  parallel_backend.load(std::memory_order_relaxed)(
-      threads, [](void* mine) { static_cast<Job*>(mine)->Work(); }, &job);
+  threads =
+      static_cast<int>(std::clamp<int64_t>(count, 1, std::max(threads, 1)));
+  Job job(count, threads, task);
+  if (threads == 1) {
+    job.Work();
+  } else {
+    parallel_backend.load(std::memory_order_relaxed)(
+        threads, [](void* mine) { static_cast<Job*>(mine)->Work(); }, &job);
+  }
   job.Rethrow();
 }
 
 void CheckInterrupt() {
   if (interrupt_check != nullptr) interrupt_check();
-  if (current_job != nullptr &&
-      current_job->failed.load(std::memory_order_relaxed)) {
-    throw Cancelled();
-  }
+}
+
+bool Interrupted() noexcept {
+  if (current_job == nullptr) return false;
+  const std::atomic<bool>& stopped = current_job->stopped;
+  if (!stopped.load(std::memory_order_relaxed)) current_job->Check();
+  return stopped.load(std::memory_order_relaxed);
 }
 
 InterruptCheck SetInterruptCheck(InterruptCheck check) {

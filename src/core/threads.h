@@ -4,23 +4,35 @@
 #define LOCUS_SRC_CORE_THREADS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 namespace locus {
 
-// A reference to something that is called with the number of a task; it must
-// outlive the reference. Unlike std::function it allocates nothing.
+// A reference to something that is called with the number of a task and, if it
+// asks for that, the number of the worker that runs it; it must outlive the
+// reference. Unlike std::function it allocates nothing.
 class TaskRef {
  public:
   template <typename F>
   TaskRef(const F& f)
-      : object_(&f), call_([](const void* object, int64_t at) {
-          (*static_cast<const F*>(object))(at);
+      : object_(&f),
+        call_([](const void* object, int64_t at, int worker) noexcept {
+          const F& task = *static_cast<const F*>(object);
+          if constexpr (std::is_invocable_v<const F&, int64_t, int>) {
+            static_assert(std::is_nothrow_invocable_v<const F&, int64_t, int>);
+            task(at, worker);
+          } else {
+            static_assert(std::is_nothrow_invocable_v<const F&, int64_t>);
+            task(at);
+          }
         }) {}
-  void operator()(int64_t at) const { call_(object_, at); }
+  void operator()(int64_t at, int worker) const noexcept {
+    call_(object_, at, worker);
+  }
 
  private:
   const void* object_;
-  void (*call_)(const void*, int64_t);
+  void (*call_)(const void*, int64_t, int) noexcept;
 };
 
 // Calls task(0) .. task(count - 1), each once, on up to `threads` threads, the
@@ -29,15 +41,23 @@ class TaskRef {
 // depend on it. Safe to call from many threads at once and from inside a task
 // (then it runs on the calling thread alone).
 //
-// When a task throws, no more tasks are handed out, those that have begun are
-// waited for, and the first exception is thrown to the caller. By itself it
-// neither throws nor allocates: where no thread can be started, fewer work. The
-// caller checks for interrupts before each of its own tasks.
+// Workers are numbered from 0 to threads - 1, and no two tasks run on one at
+// the same time: what a task needs beside its operands is allocated before, for
+// each worker, since a task does not throw. Where no thread can be started,
+// fewer work.
+//
+// The caller runs the check of locus/threads.h before each of its own tasks.
+// What that throws is thrown to the caller, once no task runs any more; no more
+// are handed out then, and those that have begun may end early (Interrupted).
 void ParallelFor(int64_t count, int threads, TaskRef task);
 
-// Runs the check of locus/threads.h, if this thread has one, and ends a task
-// whose job has failed on another thread: for long loops. May throw.
+// For long loops outside of tasks: runs the check of locus/threads.h, if this
+// thread has one. May throw.
 void CheckInterrupt();
+
+// For long loops inside of tasks: the same, and whether the task should return,
+// its work unfinished, because the caller's check has thrown.
+bool Interrupted() noexcept;
 
 // The number of threads for a request: `requested` if positive, else what
 // UsableCpus() says.

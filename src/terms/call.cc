@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "core/fail.h"
 
@@ -32,6 +34,62 @@ void CheckPositions(const char* what, std::span<const int64_t> positions) {
   }
 }
 
+std::string Sizes(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// An operand of rank `want.size()` whose axes are those or, except the last, 1.
+void CheckOperand(const char* what, std::span<const int64_t> shape,
+                  std::span<const int64_t> want) {
+  bool fits = shape.size() == want.size();
+  for (size_t axis = 0; fits && axis < want.size(); ++axis) {
+    fits = shape[axis] == want[axis] ||
+           (axis + 1 < want.size() && shape[axis] == 1);
+  }
+  if (!fits) {
+    Fail("{} must be {}, where any axis but the last may be 1, got {}", what,
+         Sizes(want), Sizes(shape));
+  }
+}
+
+void CheckOperands(const CallSizes& s, const AttentionOptions& o) {
+  const int64_t pairs[] = {s.batch, s.q_heads, s.q_len, s.k_len};
+  if (o.mask.defined()) CheckOperand("the mask", o.mask.shape, pairs);
+  if (o.pair_bias.defined()) {
+    CheckOperand("pair_bias", o.pair_bias.shape(), pairs);
+  }
+  if (o.key_bias.defined()) {
+    const int64_t keys[] = {s.batch, s.q_heads, s.k_len};
+    CheckOperand("key_bias", o.key_bias.shape(), keys);
+  }
+  if (o.table_queries.defined() &&
+      (o.table_queries.rank() != 4 || o.table_queries.size(0) != s.batch ||
+       o.table_queries.size(1) != s.q_heads ||
+       o.table_queries.size(2) != s.q_len)) {
+    Fail("table_queries must be [{}, {}, {}, width], got {}", s.batch,
+         s.q_heads, s.q_len, o.table_queries.Describe());
+  }
+  if (o.sinks.defined()) {
+    if (o.sinks.rank() != 1 || o.sinks.size(0) != s.q_heads) {
+      Fail("sinks must have one logit for each of {} heads, got {}", s.q_heads,
+           o.sinks.Describe());
+    }
+    for (int64_t h = 0; h < s.q_heads; ++h) {
+      if (!(o.sinks.At(h) < std::numeric_limits<double>::infinity())) {
+        Fail("a sink must be below infinity, got {} for head {}", o.sinks.At(h),
+             h);
+      }
+    }
+  }
+  if (!(o.dropout.rate >= 0.0 && o.dropout.rate < 1.0)) {
+    Fail("dropout must lie in [0, 1), got {}", o.dropout.rate);
+  }
+  if (o.dropout.query_stride < 1 || o.dropout.key_stride < 1) {
+    Fail("dropout numbers tokens by strides of at least 1, got {} and {}",
+         o.dropout.query_stride, o.dropout.key_stride);
+  }
+}
+
 void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   if (o.scale && !std::isfinite(*o.scale)) {
     Fail("scale must be finite, got {}", *o.scale);
@@ -46,6 +104,9 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   if (o.window && (o.window->left < 0 || o.window->right < 0)) {
     Fail("a window reaches {} back and {} ahead: neither may be negative",
          o.window->left, o.window->right);
+  }
+  if (o.chunk && *o.chunk < 1) {
+    Fail("a chunk must have at least 1 position, got {}", *o.chunk);
   }
   SpanStep("q_positions", o.q_positions, s.batch, s.q_len);
   SpanStep("k_positions", o.k_positions, s.batch, s.k_len);
@@ -68,6 +129,18 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
       }
     }
   }
+  if (!o.prefix_lengths.empty()) {
+    if (static_cast<int64_t>(o.prefix_lengths.size()) != s.batch) {
+      Fail("prefix_lengths must have {} entries, got {}", s.batch,
+           o.prefix_lengths.size());
+    }
+    for (int64_t n : o.prefix_lengths) {
+      if (n < 0 || n > s.k_len) {
+        Fail("a prefix must be of 0 to {} keys, got {}", s.k_len, n);
+      }
+    }
+  }
+  CheckOperands(s, o);
 }
 
 // The least and the greatest of some positions or offsets; none: lo above hi.
@@ -151,12 +224,44 @@ void CheckScale(const Terms& terms, const AttentionOptions& options) {
   }
 }
 
+void CheckTableQueries(const Terms& terms, const AttentionOptions& options) {
+  if (options.table_queries.defined() && !terms.q_table) {
+    Fail("table_queries {} meet no query table: the terms have none",
+         options.table_queries.Describe());
+  }
+}
+
+void CheckBackward(const CallSizes& s, const AttentionOptions& options,
+                   const BackwardOptions& backward) {
+  if (backward.d_lse.defined() &&
+      backward.d_lse.shape() !=
+          std::vector<int64_t>{s.batch, s.q_heads, s.q_len}) {
+    Fail("d_lse must be [{}, {}, {}], got {}", s.batch, s.q_heads, s.q_len,
+         backward.d_lse.Describe());
+  }
+  if (backward.pair_bias && !options.pair_bias.defined()) {
+    Fail("the gradient of a pair bias is asked for, but there is none");
+  }
+}
+
+OperandGrads ZeroOperandGrads(const AttentionOptions& options,
+                              const BackwardOptions& backward) {
+  const auto like = [](const Tensor& t) {
+    return t.defined() ? Tensor::Zeros(DType::kF64, t.shape()) : Tensor();
+  };
+  return {.key_bias = like(options.key_bias),
+          .pair_bias = backward.pair_bias ? like(options.pair_bias) : Tensor(),
+          .sinks = like(options.sinks),
+          .table_queries = like(options.table_queries)};
+}
+
 CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
     : q_pos_(o.q_positions),
       k_pos_(o.k_positions),
       key_lengths_(o.key_lengths),
       q_seg_(o.q_segments),
       k_seg_(o.k_segments),
+      prefix_lengths_(o.prefix_lengths),
       q_len_(s.q_len),
       k_len_(s.k_len),
       q_step_(SpanStep("q_positions", q_pos_, s.batch, s.q_len)),
@@ -165,17 +270,30 @@ CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
       k_seg_step_(SpanStep("k_segments", k_seg_, s.batch, s.k_len)),
       causal_(o.causal),
       by_index_(o.by_index && !(q_pos_.empty() && k_pos_.empty())),
-      window_(o.window) {}
+      window_(o.window),
+      chunk_(o.chunk),
+      pairs_(o.mask) {}
 
-bool CallMask::Visible(int64_t b, int64_t i, int64_t j) const {
+PlaceRange CallMask::Chunk(int64_t m) const {
+  if (!chunk_) return {};
+  // Floor division also for places below 0.
+  const int64_t number = m >= 0 ? m / *chunk_ : -((-m + *chunk_ - 1) / *chunk_);
+  const int64_t first = number * *chunk_;
+  return {.first = first, .last = first + (*chunk_ - 1)};
+}
+
+bool CallMask::Visible(int64_t b, int64_t h, int64_t i, int64_t j) const {
   if (j >= Keys(b)) return false;
   if (!q_seg_.empty() && q_seg_[static_cast<size_t>(b * q_seg_step_ + i)] !=
                              k_seg_[static_cast<size_t>(b * k_seg_step_ + j)]) {
     return false;
   }
-  const int64_t offset = QPlace(b, i) - KPlace(b, j);
-  if (causal_ && offset < 0) return false;
-  return !window_ || (offset <= window_->left && -offset <= window_->right);
+  if (pairs_.defined() && *pairs_.At(b, h, i, j) == 0) return false;
+  if (j < Prefix(b)) return true;
+  const int64_t m = QPlace(b, i), n = KPlace(b, j);
+  if (m - n > Behind() || n - m > Ahead()) return false;
+  const PlaceRange chunk = Chunk(m);
+  return n >= chunk.first && n <= chunk.last;
 }
 
 Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
@@ -229,16 +347,22 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
   if (all_k.empty() && all_q.empty() && s.k_len > 0) all_k.Add(KPos(0, 0));
   if (all_q.empty()) all_q.Add(all_k.empty() ? 0 : all_k.lo);
   if (all_k.empty()) all_k.Add(all_q.lo);
-  if (causal_ && !by_index_) offsets.lo = std::max<int64_t>(offsets.lo, 0);
-  if (window_ && !by_index_) {
-    offsets.lo = std::max(offsets.lo, -window_->right);
-    offsets.hi = std::min(offsets.hi, window_->left);
+  // A prefix is seen from anywhere.
+  const bool clipped = !by_index_ && prefix_lengths_.empty();
+  if (clipped) {
+    offsets.lo = std::max(offsets.lo, -Ahead());
+    offsets.hi = std::min(offsets.hi, Behind());
+    if (chunk_) {
+      offsets.lo = std::max(offsets.lo, 1 - *chunk_);
+      offsets.hi = std::min(offsets.hi, *chunk_ - 1);
+    }
   }
   // No pair is visible: any one offset will do.
   if (offsets.empty()) offsets = {.lo = 0, .hi = 0};
   return {.q_heads = s.q_heads,
           .kv_heads = s.kv_heads,
           .head_dim = s.head_dim,
+          .value_dim = s.value_dim,
           .scale = o.scale,
           .min_q_pos = all_q.lo,
           .max_q_pos = all_q.hi,
@@ -246,8 +370,10 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
           .max_k_pos = all_k.hi,
           .min_offset = offsets.lo,
           .max_offset = offsets.hi,
+          .table_dim =
+              o.table_queries.defined() ? o.table_queries.size(3) : s.head_dim,
           .causal = causal_ && !by_index_,
-          .windowed = window_ && !by_index_,
+          .windowed = (window_ || chunk_) && !by_index_,
           .by_index = by_index_,
           .rising = rising};
 }

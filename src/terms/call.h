@@ -34,6 +34,22 @@ CallSizes CheckCall(const Tensor& q, const Tensor& k, const Tensor& v,
 // ask for another.
 void CheckScale(const Terms& terms, const AttentionOptions& options);
 
+// A query table's own left operand needs the table: throws Error without.
+void CheckTableQueries(const Terms& terms, const AttentionOptions& options);
+
+// Throws Error if the options of a backward pass do not fit the call.
+void CheckBackward(const CallSizes& sizes, const AttentionOptions& options,
+                   const BackwardOptions& backward);
+// Gradients of zero, f64, for the operands that have them.
+OperandGrads ZeroOperandGrads(const AttentionOptions& options,
+                              const BackwardOptions& backward);
+
+// Places [first, last] of tokens: positions, or indices.
+struct PlaceRange {
+  int64_t first = kLowestPosition;
+  int64_t last = kHighestPosition;
+};
+
 // Resolved positions and mask of a call.
 class CallMask {
  public:
@@ -54,11 +70,30 @@ class CallMask {
     return by_index_ ? j : KPos(b, j);
   }
   bool ByIndex() const { return by_index_; }
+  // What query place m sees without a prefix: key places [m - behind,
+  // m + ahead], and with chunks none outside its own.
+  int64_t Behind() const {
+    return window_ ? std::min(BucketMap::kHighest, window_->left)
+                   : BucketMap::kHighest;
+  }
+  int64_t Ahead() const {
+    if (causal_) return 0;
+    return window_ ? std::min(BucketMap::kHighest, window_->right)
+                   : BucketMap::kHighest;
+  }
+  // The least and greatest place of the chunk of place m; without chunks all.
+  PlaceRange Chunk(int64_t m) const;
+  // Keys below this index are visible to every query of their segment.
+  int64_t Prefix(int64_t b) const {
+    return prefix_lengths_.empty() ? 0
+                                   : prefix_lengths_[static_cast<size_t>(b)];
+  }
   // How many keys of a sequence exist.
   int64_t Keys(int64_t b) const {
     return key_lengths_.empty() ? k_len_ : key_lengths_[static_cast<size_t>(b)];
   }
-  bool Visible(int64_t b, int64_t i, int64_t j) const;
+  // Whether query i of head h of sequence b sees key j.
+  bool Visible(int64_t b, int64_t h, int64_t i, int64_t j) const;
 
   // The shape an encoding lowers for: extreme positions, and extreme offsets
   // that causality, window and segments leave.
@@ -69,12 +104,15 @@ class CallMask {
     return std::max<int64_t>(Keys(b) - q_len_, 0) + i;
   }
 
-  std::span<const int64_t> q_pos_, k_pos_, key_lengths_, q_seg_, k_seg_;
+  std::span<const int64_t> q_pos_, k_pos_, key_lengths_, q_seg_, k_seg_,
+      prefix_lengths_;
   int64_t q_len_ = 0, k_len_ = 0;
   int64_t q_step_ = 0, k_step_ = 0, q_seg_step_ = 0, k_seg_step_ = 0;
   bool causal_ = false;
   bool by_index_ = false;  // and positions are something else
   std::optional<Window> window_;
+  std::optional<int64_t> chunk_;
+  PairMask pairs_;
 };
 
 }  // namespace locus

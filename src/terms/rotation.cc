@@ -36,12 +36,16 @@ int64_t CoordinateOf(const Axis& axis, int64_t position) {
 
 }  // namespace
 
-int64_t Rotation::Coordinate(int64_t p, int64_t position) const {
+int64_t Rotation::Coordinate(int64_t a, int64_t position) const {
+  position -= origin.value_or(0);
   if (axes.empty() || position < packed_from) return position;
-  const Axis& a =
-      axes[axis.empty() ? 0
-                        : static_cast<size_t>(axis[static_cast<size_t>(p)])];
-  return CoordinateOf(a, position);
+  return CoordinateOf(axes[static_cast<size_t>(a)], position);
+}
+
+double Rotation::Shifted(int64_t a, int64_t position) const {
+  if (!Rotates(position)) return 0.0;
+  return static_cast<double>(Coordinate(a, position)) +
+         (axes.empty() ? 0.0 : axes[static_cast<size_t>(a)].offset);
 }
 
 TextPositions Rotation::After(std::span<const int64_t> positions) const {
@@ -63,18 +67,27 @@ TextPositions Rotation::After(std::span<const int64_t> positions) const {
 }
 
 void Rotation::CosSin(int64_t position, double* cos, double* sin) const {
+  const bool mixed = Mixed();
   for (int64_t p = 0; p < NumPairs(); ++p) {
     const size_t at = static_cast<size_t>(p);
-    const int64_t coordinate = Coordinate(p, position);
+    const int64_t first = mixed ? 0 : AxisOf(p);
+    const int64_t count = mixed ? NumAxes() : 1;
+    const double* w = theta.data() + p * count;
     if (angles == AngleMode::kExact) {
-      // The integer is exact in float64 up to 2^53; the product is rounded once
-      // and sin/cos reduce it exactly.
-      const double angle = static_cast<double>(coordinate) * theta[at];
+      // The integer is exact in float64 up to 2^53; each product is rounded
+      // once and sin/cos reduce their sum exactly.
+      double angle = 0.0;
+      for (int64_t a = 0; a < count; ++a) {
+        angle += Shifted(first + a, position) * w[a];
+      }
       cos[at] = gain * std::cos(angle);
       sin[at] = gain * std::sin(angle);
     } else {
-      const float angle =
-          static_cast<float>(coordinate) * static_cast<float>(theta[at]);
+      float angle = 0.0F;
+      for (int64_t a = 0; a < count; ++a) {
+        angle += static_cast<float>(Shifted(first + a, position)) *
+                 static_cast<float>(w[a]);
+      }
       cos[at] = std::cos(angle) * static_cast<float>(gain);
       sin[at] = std::sin(angle) * static_cast<float>(gain);
     }
@@ -94,7 +107,10 @@ uint64_t Rotation::Id() const {
   for (const Axis& a : axes) {
     hash.Add(a.divisor);
     hash.Add(a.modulus);
+    hash.Add(a.offset);
   }
+  hash.Add(static_cast<uint64_t>(origin.has_value()));
+  hash.Add(origin.value_or(0));
   hash.Add(packed_from);
   hash.Add(static_cast<uint64_t>(log_decay.size()));
   for (double d : log_decay) hash.Add(d);

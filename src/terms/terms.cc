@@ -22,27 +22,6 @@ void CheckFactor(const char* what, double factor) {
   }
 }
 
-// The scale at the query positions of a call; it is monotonic between them.
-void CheckScale(const Scale& scale, const Shape& shape) {
-  CheckFactor("the scale", scale.scale);
-  CheckFactor("the temperature's slope", scale.beta);
-  if (scale.span < 1) {
-    Fail("the temperature's span must be positive, got {}", scale.span);
-  }
-  if (scale.beta == 0.0) return;
-  if (scale.shift < kLowestPosition || scale.shift > kHighestPosition) {
-    Fail("the temperature's shift must lie in [{}, {}], got {}",
-         kLowestPosition, kHighestPosition, scale.shift);
-  }
-  if (shape.min_q_pos + scale.shift < 0) {
-    Fail("the temperature needs query positions of at least {}, got {}",
-         -scale.shift, shape.min_q_pos);
-  }
-  for (int64_t position : {shape.min_q_pos, shape.max_q_pos}) {
-    CheckFactor("the scale times the temperature", scale.At(position));
-  }
-}
-
 void CheckHeads(const char* what, const Tensor& table, int64_t heads) {
   if (table.size(0) != 1 && table.size(0) != heads) {
     Fail("{} {} has {} heads, but the call has {}", what, table.Describe(),
@@ -103,6 +82,24 @@ void CheckRows(const char* what, const Tensor& rows, int axis, int64_t first,
   }
 }
 
+// The scale at the query positions of a call.
+void CheckScale(const Scale& scale, const Shape& shape) {
+  CheckFactor("the scale", scale.scale);
+  if (!scale.rows.defined()) return;
+  if (scale.rows.rank() != 2) {
+    Fail("the rows of the scale must be [heads, positions], got {}",
+         scale.rows.Describe());
+  }
+  CheckHeads("the scale", scale.rows, shape.q_heads);
+  CheckRows("the scale", scale.rows, 1, scale.first_position, shape.min_q_pos,
+            shape.max_q_pos);
+  for (int64_t h = 0; h < scale.rows.size(0); ++h) {
+    for (int64_t m = shape.min_q_pos; m <= shape.max_q_pos; ++m) {
+      CheckFactor("the scale of a query", scale.At(h, m));
+    }
+  }
+}
+
 // Packed positions compare by time, then row, then column. Where that is not
 // the order of the tokens, causality cannot go by it, and a window never can.
 void CheckPackedPositions(const Rotation& rotation, const Shape& shape) {
@@ -135,19 +132,29 @@ void CheckPackedPositions(const Rotation& rotation, const Shape& shape) {
   }
 }
 
-void CheckRotation(const Rotation& rotation, const Shape& shape) {
+// `dim`: channels of the rows that it rotates.
+void CheckRotation(const Rotation& rotation, int64_t dim, const Shape& shape) {
   if (rotation.rotary_dim < 0 || rotation.rotary_dim % 2 != 0) {
     Fail("rotary_dim must be even, got {}", rotation.rotary_dim);
   }
   if (rotation.first_channel < 0 ||
-      rotation.first_channel > shape.head_dim - rotation.rotary_dim) {
+      rotation.first_channel > dim - rotation.rotary_dim) {
     Fail("{} rotary channels from {} on do not fit a head of {}",
-         rotation.rotary_dim, rotation.first_channel, shape.head_dim);
+         rotation.rotary_dim, rotation.first_channel, dim);
   }
   const size_t pairs = static_cast<size_t>(rotation.NumPairs());
-  if (rotation.theta.size() != pairs) {
-    Fail("{} pairs need {} frequencies, got {}", pairs, pairs,
-         rotation.theta.size());
+  const size_t mixed = pairs * static_cast<size_t>(rotation.NumAxes());
+  if (rotation.theta.size() != pairs && rotation.theta.size() != mixed) {
+    if (mixed == pairs) {
+      Fail("{} pairs need {} frequencies, got {}", pairs, pairs,
+           rotation.theta.size());
+    }
+    Fail("{} pairs need {} frequencies, or {} for {} axes, got {}", pairs,
+         pairs, mixed, rotation.NumAxes(), rotation.theta.size());
+  }
+  if (rotation.Mixed() && !rotation.axis.empty()) {
+    Fail("pairs that turn by all {} axes have no axis of their own, got {}",
+         rotation.NumAxes(), rotation.axis.size());
   }
   for (double theta : rotation.theta) CheckFactor("a frequency", theta);
   // It multiplies both sides of a dot product, and its square is divided by.
@@ -180,12 +187,34 @@ void CheckRotation(const Rotation& rotation, const Shape& shape) {
       Fail("an axis needs a divisor >= 1 and a modulus >= 0, got {} and {}",
            axis.divisor, axis.modulus);
     }
+    CheckFactor("the offset of an axis", axis.offset);
+  }
+  if (rotation.origin) {
+    CheckFirstPosition("the rotation", *rotation.origin);
+    if (rotation.packed_from > 0) {
+      Fail("packed positions have no origin, got {}", *rotation.origin);
+    }
   }
   if (rotation.packed_from > 0) {
     CheckPackedPositions(rotation, shape);
-  } else if (!rotation.axes.empty() && shape.MinPosition() < 0) {
+  } else if (!rotation.axes.empty() && !rotation.origin &&
+             shape.MinPosition() < 0) {
     Fail("rotation by coordinates needs positions >= 0, got {}",
          shape.MinPosition());
+  }
+}
+
+void CheckValueRotation(const Rotation& rotation, const Shape& shape) {
+  CheckRotation(rotation, shape.value_dim.value_or(shape.head_dim), shape);
+  if (rotation.gain != 1.0) {
+    Fail("values are rotated without a gain, got {}", rotation.gain);
+  }
+  if (!rotation.log_decay.empty()) {
+    Fail("values are rotated without a decay, got {} decays",
+         rotation.log_decay.size());
+  }
+  if (rotation.trains) {
+    Fail("the frequencies of a rotation of values do not train");
   }
 }
 
@@ -256,6 +285,28 @@ std::string DescribeTable(const char* name, const char* formula,
                      table.rows.Describe(), table.buckets.Describe());
 }
 
+std::string DescribeRotation(const char* name, const char* formula,
+                             const Rotation& r) {
+  std::string text =
+      fmt::format("{:<10} {}  {} of the channels from {}, {}", name, formula,
+                  r.rotary_dim, r.first_channel,
+                  r.layout == PairLayout::kInterleaved ? "interleaved pairs"
+                                                       : "pairs of halves");
+  if (!r.theta.empty()) {
+    text += fmt::format(", theta {:.6g} .. {:.6g}", r.theta.front(),
+                        r.theta.back());
+  }
+  if (r.gain != 1.0) text += fmt::format(", gain {:.9g}", r.gain);
+  if (r.axes.size() > 1) {
+    text +=
+        fmt::format(", {} axes{}", r.axes.size(), r.Mixed() ? " mixed" : "");
+  }
+  if (r.origin) text += fmt::format(", from position {}", *r.origin);
+  if (!r.log_decay.empty()) text += ", decays with the offset";
+  if (r.angles == AngleMode::kFloat32) text += ", float32 angles";
+  return text + '\n';
+}
+
 std::string DescribeBias(const Bias& bias) {
   if (const auto* table = std::get_if<BiasTable>(&bias)) {
     return fmt::format("table {}; {}", table->values.Describe(),
@@ -278,16 +329,43 @@ size_t BiasProfile::Segment(double x) const {
                              knots.begin());
 }
 
-double Scale::At(int64_t q_pos) const {
-  if (beta == 0.0) return scale;
-  // Floor division also for positions below the shift.
-  const int64_t at = q_pos + shift;
-  const int64_t steps = at >= 0 ? at / span : -((-at + span - 1) / span);
-  return scale * (1.0 + beta * std::log1p(static_cast<double>(steps)));
+double QueryTemperature::At(int64_t q_pos) const {
+  const int64_t steps = (q_pos + shift) / span;
+  return 1.0 + beta * std::log1p(static_cast<double>(steps));
+}
+
+void QueryTemperature::Set(const Shape& shape, Scale& scale) const {
+  CheckFactor("the temperature's slope", beta);
+  if (span < 1) Fail("the temperature's span must be positive, got {}", span);
+  if (shift < kLowestPosition || shift > kHighestPosition) {
+    Fail("the temperature's shift must lie in [{}, {}], got {}",
+         kLowestPosition, kHighestPosition, shift);
+  }
+  if (shape.min_q_pos + shift < 0) {
+    Fail("the temperature needs query positions of at least {}, got {}", -shift,
+         shape.min_q_pos);
+  }
+  // A row of 128 MiB.
+  constexpr int64_t kMostPositions = int64_t{1} << 24;
+  const int64_t positions = shape.max_q_pos - shape.min_q_pos + 1;
+  if (positions > kMostPositions) {
+    Fail(
+        "the temperature needs query positions within {} of each other, got "
+        "{} to {}",
+        kMostPositions, shape.min_q_pos, shape.max_q_pos);
+  }
+  scale.first_position = shape.min_q_pos;
+  scale.rows = Tensor::Empty(DType::kF64, {1, positions});
+  double* rows = scale.rows.MutableData<double>();
+  for (int64_t n = 0; n < positions; ++n) rows[n] = At(shape.min_q_pos + n);
 }
 
 Shape Shape::SelfAttention(int64_t heads, int64_t head_dim, int64_t length,
                            bool causal) {
+  constexpr int64_t kMost = int64_t{1} << 61;
+  if (length < 0 || length > kMost) {
+    Fail("a length must lie in [0, {}], got {}", kMost, length);
+  }
   Shape shape;
   shape.q_heads = heads;
   shape.kv_heads = heads;
@@ -340,7 +418,7 @@ void Validate(const Terms& terms, const Shape& shape) {
               shape.MinPosition(), shape.MaxPosition());
   }
   CheckScale(terms.scale, shape);
-  if (terms.rotate) CheckRotation(*terms.rotate, shape);
+  if (terms.rotate) CheckRotation(*terms.rotate, shape.head_dim, shape);
   if (terms.extra_dot) {
     const ExtraDot& dot = *terms.extra_dot;
     if (dot.q_rows.rank() != 3 || dot.k_rows.rank() != 3 ||
@@ -360,7 +438,9 @@ void Validate(const Terms& terms, const Shape& shape) {
               shape.min_k_pos, shape.max_k_pos);
   }
   if (terms.q_table) {
-    CheckBucketTable("the query table", *terms.q_table, shape.head_dim, shape);
+    CheckBucketTable("the query table", *terms.q_table,
+                     shape.table_dim > 0 ? shape.table_dim : shape.head_dim,
+                     shape);
   }
   if (terms.k_table) {
     CheckBucketTable("the key table", *terms.k_table, shape.head_dim, shape);
@@ -374,6 +454,9 @@ void Validate(const Terms& terms, const Shape& shape) {
                          : shape.head_dim,
                      shape);
   }
+  if (terms.rotate_values) {
+    CheckValueRotation(terms.rotate_values->rotation, shape);
+  }
 }
 
 std::vector<std::string> TermNames(const Terms& terms) {
@@ -385,6 +468,7 @@ std::vector<std::string> TermNames(const Terms& terms) {
   if (terms.k_table) names.emplace_back("k_table");
   if (terms.bias) names.emplace_back("bias");
   if (terms.v_table) names.emplace_back("v_table");
+  if (terms.rotate_values) names.emplace_back("rotate_values");
   return names;
 }
 
@@ -398,27 +482,14 @@ std::string Describe(const Terms& terms) {
     text += '\n';
   }
   text += fmt::format("{:<10} {:.9g}", "scale", terms.scale.scale);
-  if (terms.scale.beta != 0.0) {
-    text += fmt::format(" * (1 + {:.6g} ln(1 + floor((pos + {}) / {})))",
-                        terms.scale.beta, terms.scale.shift, terms.scale.span);
+  if (terms.scale.rows.defined()) {
+    text +=
+        fmt::format(" * g[h, pos]  rows {} from position {}",
+                    terms.scale.rows.Describe(), terms.scale.first_position);
   }
   text += '\n';
   if (terms.rotate) {
-    const Rotation& r = *terms.rotate;
-    text +=
-        fmt::format("{:<10} rot(q).rot(k)  {} of the channels from {}, {}",
-                    "rotate", r.rotary_dim, r.first_channel,
-                    r.layout == PairLayout::kInterleaved ? "interleaved pairs"
-                                                         : "pairs of halves");
-    if (!r.theta.empty()) {
-      text += fmt::format(", theta {:.6g} .. {:.6g}", r.theta.front(),
-                          r.theta.back());
-    }
-    if (r.gain != 1.0) text += fmt::format(", gain {:.9g}", r.gain);
-    if (r.axes.size() > 1) text += fmt::format(", {} axes", r.axes.size());
-    if (!r.log_decay.empty()) text += ", decays with the offset";
-    if (r.angles == AngleMode::kFloat32) text += ", float32 angles";
-    text += '\n';
+    text += DescribeRotation("rotate", "rot(q).rot(k)", *terms.rotate);
   }
   if (terms.extra_dot) {
     text += fmt::format("{:<10} a_i.c_j  rows {} and {}\n", "extra_dot",
@@ -435,6 +506,12 @@ std::string Describe(const Terms& terms) {
   }
   if (terms.v_table)
     text += DescribeTable("v_table", "p Tv[b]", *terms.v_table);
+  if (terms.rotate_values) {
+    text += DescribeRotation(
+        "rotate_values",
+        terms.rotate_values->relative ? "unrot(p rot(v))" : "p rot(v)",
+        terms.rotate_values->rotation);
+  }
   return text;
 }
 
@@ -447,6 +524,11 @@ Tensor ZerosLike(const Tensor& t) {
 TermGrads ZeroGrads(const Terms& terms) {
   TermGrads grads;
   if (terms.input_add) grads.input_add = ZerosLike(terms.input_add->table);
+  if (terms.scale.rows.defined()) grads.scale = ZerosLike(terms.scale.rows);
+  if (terms.rotate && terms.rotate->trains) {
+    grads.rotate =
+        RotationGrads{std::vector<double>(terms.rotate->theta.size())};
+  }
   if (terms.extra_dot) {
     grads.extra_dot =
         ExtraDotGrads{.q_rows = ZerosLike(terms.extra_dot->q_rows),

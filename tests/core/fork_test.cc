@@ -65,7 +65,7 @@ class Busy {
 
 int64_t SumOfTasks() {
   std::atomic<int64_t> sum{0};
-  ParallelFor(8, 2, [&](int64_t at) { sum += at; });
+  ParallelFor(8, 2, [&](int64_t at) noexcept { sum += at; });
   return sum;
 }
 

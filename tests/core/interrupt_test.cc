@@ -11,13 +11,13 @@
 namespace locus {
 namespace {
 
-struct Interrupted : std::runtime_error {
-  Interrupted() : std::runtime_error("interrupted") {}
+struct Stop : std::runtime_error {
+  Stop() : std::runtime_error("stop") {}
 };
 
 thread_local int checks = 0;
 void Count() { ++checks; }
-void Throw() { throw Interrupted(); }
+void Throw() { throw Stop(); }
 
 // Sets a check, and takes it back.
 class Checking {
@@ -32,7 +32,7 @@ class Checking {
 TEST(InterruptTest, CallerChecksBeforeEachOfItsTasks) {
   const Checking checking(&Count);
   checks = 0;
-  ParallelFor(7, /*threads=*/1, [](int64_t) {});
+  ParallelFor(7, /*threads=*/1, [](int64_t) noexcept {});
   EXPECT_EQ(checks, 7);
   CheckInterrupt();
   EXPECT_EQ(checks, 8);
@@ -42,14 +42,14 @@ TEST(InterruptTest, WhatTheCheckThrowsEndsTheCall) {
   for (const int threads : {1, 2, 4}) {
     std::atomic<int64_t> done = 0;
     const auto caller = std::this_thread::get_id();
-    const auto task = [&](int64_t) {
+    const auto task = [&](int64_t) noexcept {
       // Leaves tasks for the caller.
       if (std::this_thread::get_id() != caller) std::this_thread::yield();
       ++done;
     };
     {
       const Checking checking(&Throw);
-      EXPECT_THROW(ParallelFor(1 << 20, threads, task), Interrupted);
+      EXPECT_THROW(ParallelFor(1 << 20, threads, task), Stop);
     }
     EXPECT_LT(done, 1 << 20);
     done = 0;
@@ -58,35 +58,52 @@ TEST(InterruptTest, WhatTheCheckThrowsEndsTheCall) {
   }
 }
 
+// Throws once the helper of the next test is at work.
+std::atomic<bool> helped = false;
+void ThrowOnceHelped() {
+  if (helped) throw Stop();
+}
+
 // A task that would go on for an hour on another thread ends soon after the
-// caller's has thrown.
-TEST(InterruptTest, LongTasksOfHelpersEndToo) {
+// caller's check has thrown, and the caller's own ends at once.
+TEST(InterruptTest, LongTasksEndEarly) {
+  const Checking checking(&ThrowOnceHelped);
   const auto caller = std::this_thread::get_id();
-  std::atomic<bool> helped = false, ended = false;
+  std::atomic<int> ended = 0;
+  helped = false;
   const auto soon = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  const auto task = [&](int64_t) {
-    if (std::this_thread::get_id() == caller) {
-      while (!helped && std::chrono::steady_clock::now() < soon) {
-        std::this_thread::yield();
+  const auto task = [&](int64_t) noexcept {
+    if (std::this_thread::get_id() != caller) helped = true;
+    while (std::chrono::steady_clock::now() < soon) {
+      if (Interrupted()) {
+        ++ended;
+        return;
       }
-      throw Interrupted();
-    }
-    helped = true;
-    try {
-      while (std::chrono::steady_clock::now() < soon) CheckInterrupt();
-    } catch (...) {
-      ended = true;
-      throw;
+      std::this_thread::yield();
     }
   };
-  EXPECT_THROW(ParallelFor(2, /*threads=*/2, task), Interrupted);
-  EXPECT_EQ(helped, ended);
+  EXPECT_THROW(ParallelFor(2, /*threads=*/2, task), Stop);
+  EXPECT_EQ(ended, 2);
+}
+
+// Tasks inside a task stop too, and the outermost call throws.
+TEST(InterruptTest, NestedCallsReturnEarly) {
+  const Checking checking(&Throw);
+  std::atomic<int> runs = 0;
+  EXPECT_THROW(ParallelFor(1, /*threads=*/1,
+                           [&](int64_t) noexcept {
+                             ParallelFor(8, /*threads=*/1,
+                                         [&](int64_t) noexcept { ++runs; });
+                           }),
+               Stop);
+  EXPECT_EQ(runs, 0);
+  EXPECT_FALSE(Interrupted()) << "outside of tasks";
 }
 
 TEST(InterruptTest, OtherThreadsHaveNone) {
   const Checking checking(&Throw);
   std::thread([] { CheckInterrupt(); }).join();
-  EXPECT_THROW(CheckInterrupt(), Interrupted);
+  EXPECT_THROW(CheckInterrupt(), Stop);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ Counts Measure(int threads, int64_t steps) {
   for (int call = 0; call < kCalls; ++call) {
     std::atomic<int> caller_cpu{sched_getcpu()};
     const double start = Seconds();
-    ParallelFor(kTasks, threads, [&](int64_t) {
+    ParallelFor(kTasks, threads, [&](int64_t) noexcept {
       const int cpu = sched_getcpu();
       if (std::this_thread::get_id() == caller) {
         caller_cpu = cpu;

@@ -105,7 +105,7 @@ TEST(CallTest, MaskEqualsThePredicate) {
         ASSERT_EQ(mask.QPos(b, i), c.QPos(b, i)) << seed;
         for (int64_t j = 0; j < c.sizes.k_len; ++j) {
           ASSERT_EQ(mask.KPos(b, j), c.KPos(b, j)) << seed;
-          ASSERT_EQ(mask.Visible(b, i, j), c.Visible(b, i, j)) << seed;
+          ASSERT_EQ(mask.Visible(b, 0, i, j), c.Visible(b, i, j)) << seed;
         }
       }
     }
@@ -323,6 +323,78 @@ TEST(CallTest, RefusesBadOptions) {
   const std::vector<int64_t> lengths = {6, 7};
   EXPECT_EQ(refusal([&](auto& o) { o.key_lengths = lengths; }),
             "a key length must lie in [0, 6], got 7");
+}
+
+TEST(CallTest, RefusesBadOperands) {
+  const auto refusal = [](const auto& change) {
+    AttentionOptions o;
+    change(o);
+    return Refusal({}, o);
+  };
+  const auto zeros = [](std::vector<int64_t> shape) {
+    return Tensor::Zeros(DType::kF32, std::move(shape));
+  };
+  const uint8_t byte = 1;
+  EXPECT_EQ(refusal([&](auto& o) {
+              o.mask = {.data = &byte, .shape = {1, 2, 5, 6}, .strides = {}};
+            }),
+            "the mask must be [2, 4, 5, 6], where any axis but the last may be "
+            "1, got [1, 2, 5, 6]");
+  EXPECT_EQ(refusal([&](auto& o) {
+              o.mask = {.data = &byte, .shape = {1, 1, 5, 1}, .strides = {}};
+            }),
+            "the mask must be [2, 4, 5, 6], where any axis but the last may be "
+            "1, got [1, 1, 5, 1]");
+  EXPECT_EQ(refusal([&](auto& o) {
+              o.pair_bias = zeros({4, 5, 6});
+            }),
+            "pair_bias must be [2, 4, 5, 6], where any axis but the last may "
+            "be 1, got [4, 5, 6]");
+  EXPECT_EQ(refusal([&](auto& o) {
+              o.key_bias = zeros({2, 2, 6});
+            }),
+            "key_bias must be [2, 4, 6], where any axis but the last may be 1, "
+            "got [2, 2, 6]");
+  EXPECT_EQ(refusal([&](auto& o) {
+              o.table_queries = zeros({2, 4, 6, 3});
+            }),
+            "table_queries must be [2, 4, 5, width], got f32 [2, 4, 6, 3]");
+  EXPECT_EQ(refusal([&](auto& o) { o.sinks = zeros({2}); }),
+            "sinks must have one logit for each of 4 heads, got f32 [2]");
+  EXPECT_EQ(
+      refusal([&](auto& o) {
+        o.sinks = Tensor::From({4}, std::vector<double>{0, 1, INFINITY, 0});
+      }),
+      "a sink must be below infinity, got inf for head 2");
+  for (double rate : {1.0, -0.5, double(NAN)}) {
+    EXPECT_EQ(refusal([&](auto& o) { o.dropout.rate = rate; }),
+              fmt::format("dropout must lie in [0, 1), got {}", rate));
+  }
+  EXPECT_EQ(refusal([&](auto& o) { o.dropout.key_stride = 0; }),
+            "dropout numbers tokens by strides of at least 1, got 1 and 0");
+  EXPECT_EQ(refusal([&](auto& o) { o.chunk = 0; }),
+            "a chunk must have at least 1 position, got 0");
+  const std::vector<int64_t> prefix = {6, 7}, one = {3};
+  EXPECT_EQ(refusal([&](auto& o) { o.prefix_lengths = prefix; }),
+            "a prefix must be of 0 to 6 keys, got 7");
+  EXPECT_EQ(refusal([&](auto& o) { o.prefix_lengths = one; }),
+            "prefix_lengths must have 2 entries, got 1");
+}
+
+TEST(CallTest, RefusesGradientsOfNothing) {
+  const CallSizes s{.batch = 2, .q_heads = 4, .q_len = 5};
+  EXPECT_EQ(ErrorOf([&] {
+              CheckBackward(s, {}, {.d_lse = RandomTensor({2, 4, 6}, 1)});
+            }),
+            "d_lse must be [2, 4, 5], got f64 [2, 4, 6]");
+  EXPECT_EQ(
+      ErrorOf([&] { CheckBackward(s, {}, {.d_lse = {}, .pair_bias = true}); }),
+      "the gradient of a pair bias is asked for, but there is none");
+  AttentionOptions options;
+  options.table_queries = RandomTensor({2, 4, 5, 3}, 1);
+  EXPECT_EQ(ErrorOf([&] { CheckTableQueries({}, options); }),
+            "table_queries f64 [2, 4, 5, 3] meet no query table: the terms "
+            "have none");
 }
 
 }  // namespace

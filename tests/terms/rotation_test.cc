@@ -55,17 +55,46 @@ TEST(RotationTest, CoordinatesAreQuotientAndRemainder) {
   Rotation r;
   r.rotary_dim = 6;
   r.theta = {1.0, 1.0, 1.0};
-  EXPECT_EQ(r.Coordinate(1, -77), -77) << "no axes: the position itself";
+  EXPECT_EQ(r.Coordinate(0, -77), -77) << "no axes: the position itself";
   r.axes = {{.divisor = 7, .modulus = 0},
             {.divisor = 1, .modulus = 7},
             {.divisor = 7, .modulus = 3}};
-  EXPECT_EQ(r.Coordinate(2, 100), 14) << "no axis numbers: all on axis 0";
+  EXPECT_EQ(r.Coordinate(r.AxisOf(2), 100), 14) << "all pairs on axis 0";
   r.axis = {0, 1, 2};
   for (int64_t pos = 0; pos < 200; ++pos) {
     EXPECT_EQ(r.Coordinate(0, pos), pos / 7);
     EXPECT_EQ(r.Coordinate(1, pos), pos % 7);
     EXPECT_EQ(r.Coordinate(2, pos), pos / 7 % 3);
   }
+}
+
+TEST(RotationTest, MixedPairsTurnByEveryAxis) {
+  Rotation r;
+  r.rotary_dim = 4;
+  r.theta = {0.3, -0.2, 0.05, 1.1};  // [pairs, axes]
+  r.axes = {{.divisor = 7, .offset = 0.5},
+            {.divisor = 1, .modulus = 7, .offset = -3.0}};
+  r.gain = 1.5;
+  r.origin = 2;
+  double cos[2], sin[2];
+  for (int64_t position : {2, 3, 9, 50}) {
+    const double y = static_cast<double>((position - 2) / 7) + 0.5;
+    const double x = static_cast<double>((position - 2) % 7) - 3.0;
+    r.CosSin(position, cos, sin);
+    EXPECT_NEAR(cos[0], 1.5 * std::cos(0.3 * y - 0.2 * x), 1e-14);
+    EXPECT_NEAR(sin[0], 1.5 * std::sin(0.3 * y - 0.2 * x), 1e-14);
+    EXPECT_NEAR(cos[1], 1.5 * std::cos(0.05 * y + 1.1 * x), 1e-14);
+    EXPECT_NEAR(sin[1], 1.5 * std::sin(0.05 * y + 1.1 * x), 1e-14);
+  }
+  for (int64_t position : {1, 0, -5}) {
+    r.CosSin(position, cos, sin);
+    EXPECT_EQ(cos[1], 1.5) << "before the origin";
+    EXPECT_EQ(sin[1], 0.0);
+  }
+  r.angles = AngleMode::kFloat32;
+  r.CosSin(9, cos, sin);
+  const float angle = 1.5F * 0.3F + -3.0F * -0.2F;
+  EXPECT_EQ(sin[0], std::sin(angle) * 1.5F);
 }
 
 TEST(RotationTest, PairsCoverTheRotaryChannelsOnce) {
@@ -292,6 +321,30 @@ TEST(RotationTest, RefusesBadInput) {
   r.axes = {{.divisor = 4}};
   EXPECT_EQ(error(r, {0, 4, -2}),
             "rotation by coordinates needs positions >= 0, got -2");
+  r.origin = 1;
+  EXPECT_EQ(error(r, {0, 4, -2}), "") << "what lies before it does not rotate";
+  r.origin = kHighestPosition + 1;
+  EXPECT_EQ(error(r),
+            "the first position of the rotation must lie in "
+            "[-2305843009213693952, 2305843009213693951], got "
+            "2305843009213693952");
+  r = ThreeAxes();
+  r.origin = 0;
+  EXPECT_EQ(error(r), "packed positions have no origin, got 0");
+  r = good;
+  r.axes = {{.divisor = 4}, {.divisor = 1, .modulus = 4}};
+  EXPECT_EQ(error(r), "") << "all pairs on the first axis";
+  r.theta.resize(12);
+  EXPECT_EQ(error(r), "");
+  r.axis.assign(6, 0);
+  EXPECT_EQ(error(r),
+            "pairs that turn by all 2 axes have no axis of their own, got 6");
+  r.theta.resize(9);
+  EXPECT_EQ(error(r), "6 pairs need 6 frequencies, or 12 for 2 axes, got 9");
+  r.theta.resize(6);
+  r.axes[1].offset = NAN;
+  EXPECT_EQ(error(r),
+            "the offset of an axis must lie in [-1e+18, 1e+18], got nan");
   EXPECT_EQ(ErrorOf([&] {
               Rotate(RandomTensor({3, 12}, 1), good);
             }),

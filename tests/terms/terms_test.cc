@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "locus/attention.h"
+#include "locus/error.h"
 #include "support/tensors.h"
 
 namespace locus::testing {
@@ -91,29 +92,50 @@ TEST(TermsTest, RefusesBadScales) {
             "the scale must lie in [-1e+18, 1e+18], got inf");
   EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.scale = -1e38; }),
             "the scale must lie in [-1e+18, 1e+18], got -1e+38");
-  EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.beta = NAN; }),
-            "the temperature's slope must lie in [-1e+18, 1e+18], got nan");
-  EXPECT_EQ(Refusal([](Terms& t, Shape& s) {
-              t.scale = {.scale = 1e18, .beta = 2.0, .shift = 100};
-              s.min_q_pos = 0;
-            }).substr(0, 69),
-            "the scale times the temperature must lie in [-1e+18, 1e+18], got "
-            "1.02");
+  EXPECT_EQ(
+      Refusal([](Terms& t, Shape&) {
+        t.scale.rows = Tensor::From({1, 10}, std::vector<double>(10, NAN));
+      }),
+      "the scale of a query must lie in [-1e+18, 1e+18], got nan");
   EXPECT_EQ(Refusal([](Terms& t, Shape&) {
-              t.scale = {.beta = 1.0,
-                         .shift = std::numeric_limits<int64_t>::max()};
+              t.scale = {.scale = 1e18, .rows = RandomTensor({3, 10}, 1)};
             }),
+            "the scale f64 [3, 10] has 3 heads, but the call has 4");
+  EXPECT_EQ(Refusal([](Terms& t, Shape&) {
+              t.scale.rows = RandomTensor({4, 10}, 1);
+              t.scale.first_position = 1;
+            }),
+            "the scale has rows for positions 1 .. 10, but the call has "
+            "position 0");
+}
+
+TEST(TermsTest, RefusesBadTemperatures) {
+  const auto refusal = [](const QueryTemperature& temperature, int64_t first,
+                          int64_t last) {
+    Shape shape = ExampleShape();
+    shape.min_q_pos = first;
+    shape.max_q_pos = last;
+    Scale scale;
+    try {
+      temperature.Set(shape, scale);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal({.beta = NAN}, 0, 9),
+            "the temperature's slope must lie in [-1e+18, 1e+18], got nan");
+  EXPECT_EQ(refusal({.beta = 1.0, .shift = std::numeric_limits<int64_t>::max()},
+                    0, 9),
             "the temperature's shift must lie in [-2305843009213693952, "
             "2305843009213693951], got 9223372036854775807");
-  EXPECT_EQ(Refusal([](Terms& t, Shape&) { t.scale.span = 0; }),
+  EXPECT_EQ(refusal({.beta = 1.0, .span = 0}, 0, 9),
             "the temperature's span must be positive, got 0");
-  EXPECT_EQ(Refusal([](Terms& t, Shape& s) {
-              t.scale.beta = 0.1;
-              t.scale.shift = 1;
-              s.min_q_pos = -2;
-            }),
-            "the temperature needs query positions of at least -1, got -2")
-      << "the input table covers position -2: the temperature is at fault";
+  EXPECT_EQ(refusal({.beta = 0.1, .shift = 1}, -2, 9),
+            "the temperature needs query positions of at least -1, got -2");
+  EXPECT_EQ(refusal({.beta = 0.1}, 0, int64_t{1} << 40),
+            "the temperature needs query positions within 16777216 of each "
+            "other, got 0 to 1099511627776");
 }
 
 TEST(TermsTest, RefusesBadRotations) {
@@ -281,7 +303,7 @@ TEST(TermsTest, NamesFollowTheOrderOfTheComputation) {
 TEST(TermsTest, DescribesEveryTerm) {
   Terms t = Everything();
   t.input_add->widen = 1;
-  t.scale = {.scale = 0.5, .beta = 0.1, .shift = 1, .span = 8192};
+  t.scale = {.scale = 0.5, .rows = RandomTensor({4, 10}, 9)};
   t.rotate->gain = 1.5;
   t.rotate->axes = {{}, {.divisor = 2}};
   t.rotate->log_decay = {-1, -1, -1};
@@ -290,7 +312,7 @@ TEST(TermsTest, DescribesEveryTerm) {
       Describe(t),
       "input_add  x += E[pos]  table f64 [12, 32] from position -2, x widened "
       "by 1\n"
-      "scale      0.5 * (1 + 0.1 ln(1 + floor((pos + 1) / 8192)))\n"
+      "scale      0.5 * g[h, pos]  rows f64 [4, 10] from position 0\n"
       "rotate     rot(q).rot(k)  6 of the channels from 2, pairs of halves, "
       "theta 1 .. 0.25, gain 1.5, 2 axes, decays with the offset, float32 "
       "angles\n"
@@ -346,11 +368,15 @@ TEST(TermsTest, ZeroGradsMirrorTheTerms) {
 
 TEST(TermsTest, TemperatureGrowsBySteps) {
   const Scale plain{.scale = 0.25};
-  EXPECT_EQ(plain.At(1'000'000), 0.25);
-  const Scale s{.scale = 0.5, .beta = 0.1, .shift = 1, .span = 4};
-  for (int64_t m = 0; m < 40; ++m) {
+  EXPECT_EQ(plain.At(0, 1'000'000), 0.25);
+  Shape shape = ExampleShape();
+  shape.min_q_pos = 3;
+  shape.max_q_pos = 40;
+  Scale s{.scale = 0.5};
+  QueryTemperature{.beta = 0.1, .shift = 1, .span = 4}.Set(shape, s);
+  for (int64_t m = 3; m <= 40; ++m) {
     const double steps = std::floor((static_cast<double>(m) + 1.0) / 4.0);
-    EXPECT_DOUBLE_EQ(s.At(m), 0.5 * (1.0 + 0.1 * std::log(1.0 + steps)));
+    EXPECT_DOUBLE_EQ(s.At(2, m), 0.5 * (1.0 + 0.1 * std::log(1.0 + steps)));
   }
 }
 

@@ -72,6 +72,13 @@ using RopeScaling = std::variant<std::monostate, LinearScaling, DynamicScaling,
 // Which channels of a head rotate when rotary_dim < head_dim.
 enum class RotaryPlace : uint8_t { kLeading, kTrailing };
 
+// Whether values rotate as well, at the same place of their channels.
+enum class RotaryValues : uint8_t {
+  kNone,
+  kRelative,  // and outputs back, at the query (DeepSeek-V4)
+  kAbsolute,  // and outputs are left as they are (RoFormer's rotary_value)
+};
+
 struct RopeOptions {
   double base = 10000.0;
   int64_t rotary_dim = 0;  // 0: the whole head
@@ -80,6 +87,7 @@ struct RopeOptions {
   // Radians per position, [rotary_dim / 2], instead of base^(-2i / rotary_dim).
   std::vector<double> frequencies = {};
   AngleMode angles = AngleMode::kExact;
+  RotaryValues values = RotaryValues::kNone;
 
   // Multiplies the softmax scale (DeepSeek: the square of its mscale).
   double softmax_factor = 1.0;

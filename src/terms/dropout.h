@@ -1,0 +1,71 @@
+// Which attention weights are dropped: a hash of the seed and of the numbers of
+// sequence, head, query and key, so that whoever asks gets the same answer.
+#ifndef LOCUS_SRC_TERMS_DROPOUT_H_
+#define LOCUS_SRC_TERMS_DROPOUT_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "locus/attention.h"
+
+namespace locus {
+
+// Mixes all bits of x into all others (the finaliser of SplitMix64).
+constexpr uint64_t MixBits(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xBF58476D1CE4E5B9U;
+  x ^= x >> 27;
+  x *= 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+// The weights of one query: key j is kept if Hash(j) is below DropoutLimit.
+// All steps are on 32 bits, so that vectors can take them. The high bits of a
+// product, which depend on all bits of its factors, decide the comparison.
+struct DropoutRow {
+  static constexpr uint32_t kStep = 0x9E3779B9U;
+  static constexpr uint32_t kFirst = 0x7FEB352DU;
+  static constexpr uint32_t kSecond = 0x846CA68BU;
+
+  DropoutRow(const Dropout& dropout, int64_t b, int64_t h, int64_t i) {
+    uint64_t x = MixBits(dropout.seed + 0x9E3779B97F4A7C15U);
+    x = MixBits(x + static_cast<uint64_t>(b));
+    x = MixBits(x + static_cast<uint64_t>(h));
+    x = MixBits(x + static_cast<uint64_t>(dropout.first_query) +
+                static_cast<uint64_t>(i) *
+                    static_cast<uint64_t>(dropout.query_stride));
+    middle = static_cast<uint32_t>(x >> 32);
+    start = static_cast<uint32_t>(x) +
+            static_cast<uint32_t>(dropout.first_key) * kStep;
+    step = static_cast<uint32_t>(dropout.key_stride) * kStep;
+  }
+
+  uint32_t Start(int64_t j) const {
+    return static_cast<uint32_t>(j) * step + start;
+  }
+
+  int32_t Hash(int64_t j) const {
+    uint32_t x = Start(j);
+    x = (x ^ (x >> 16)) * kFirst;
+    x ^= (x >> 15) ^ middle;
+    return static_cast<int32_t>(x * kSecond);
+  }
+
+  uint32_t start;
+  uint32_t step;  // from key to key
+  uint32_t middle;
+};
+
+// Between -2^31 and 2^31: the rate to the 32nd bit.
+inline int64_t DropoutLimit(const Dropout& dropout) {
+  return std::llround((1.0 - dropout.rate) * 0x1p32) - (int64_t{1} << 31);
+}
+
+// What weights that are kept are multiplied by.
+inline double DropoutGain(const Dropout& dropout) {
+  return 1.0 / (1.0 - dropout.rate);
+}
+
+}  // namespace locus
+
+#endif  // LOCUS_SRC_TERMS_DROPOUT_H_
