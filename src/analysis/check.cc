@@ -20,7 +20,7 @@ Property Purpose(const Probe& probe) {
       {"input_add", "the input"},  {"rotate", "q and k"},
       {"extra_dot", "the logits"}, {"q_table", "the logits"},
       {"k_table", "the logits"},   {"bias", "the logits"},
-      {"v_table", "the values"},
+      {"v_table", "the values"},   {"rotate_values", "the values"},
   };
   std::vector<std::string> places;
   for (const std::string& term : probe.TermsPresent()) {

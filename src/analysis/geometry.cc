@@ -35,7 +35,7 @@ Geometry Geometry::Of(const Terms& terms) {
   Geometry g;
   if (terms.rotate && terms.rotate->axes.size() > 1) {
     g.axes_ = terms.rotate->axes;
-    g.origin_ = terms.rotate->packed_from;
+    g.origin_ = terms.rotate->origin.value_or(terms.rotate->packed_from);
     g.limits_.clear();
     for (const Axis& axis : g.axes_) {
       g.limits_.push_back(axis.modulus == 0 ? INT64_MAX : axis.modulus);

@@ -37,14 +37,18 @@ double DecayOf(const Rotation& r, size_t pair, int64_t offset) {
 
 // RoFormer's bound, 1 at m = n.
 double RotaryBound(const Rotation& r, int64_t m, int64_t n) {
-  const size_t pairs = r.theta.size();
+  const size_t pairs = static_cast<size_t>(r.NumPairs());
+  const size_t axes = r.Mixed() ? static_cast<size_t>(r.NumAxes()) : 1;
   std::complex<double> sum = 0.0;
   double bound = 0.0, at_zero = 0.0;
   for (size_t p = 0; p < pairs; ++p) {
-    const int64_t pair = static_cast<int64_t>(p);
-    const double angle =
-        static_cast<double>(r.Coordinate(pair, m) - r.Coordinate(pair, n)) *
-        r.theta[p];
+    double angle = 0.0;
+    for (size_t a = 0; a < axes; ++a) {
+      const int64_t axis = r.Mixed() ? static_cast<int64_t>(a)
+                                     : r.AxisOf(static_cast<int64_t>(p));
+      angle +=
+          (r.Shifted(axis, m) - r.Shifted(axis, n)) * r.theta[p * axes + a];
+    }
     sum += DecayOf(r, p, m - n) * std::polar(1.0, angle);
     bound += std::abs(sum);
     at_zero += static_cast<double>(p + 1);
@@ -59,7 +63,7 @@ double Contribution(const Terms& terms, int64_t h, int64_t m, int64_t n) {
   if (terms.rotate) {
     const Rotation& r = *terms.rotate;
     double most = 0.0;
-    for (size_t p = 0; p < r.theta.size(); ++p) {
+    for (size_t p = 0; p < static_cast<size_t>(r.NumPairs()); ++p) {
       most = std::max(most, r.gain * r.gain * DecayOf(r, p, m - n));
     }
     dots += most;
@@ -67,9 +71,10 @@ double Contribution(const Terms& terms, int64_t h, int64_t m, int64_t n) {
   if (terms.extra_dot) dots += std::abs(ExtraDotAt(*terms.extra_dot, h, m, n));
   if (terms.q_table) dots += RowNorm(*terms.q_table, h, m, n);
   if (terms.k_table) dots += RowNorm(*terms.k_table, h, m, n);
-  double all = std::abs(terms.scale.At(m)) * dots;
+  double all = std::abs(terms.scale.At(h, m)) * dots;
   if (terms.bias) all += std::abs(BiasAt(*terms.bias, h, m, n));
   if (terms.v_table) all += RowNorm(*terms.v_table, h, m, n);
+  if (terms.rotate_values) all += 1.0;
   return all;
 }
 
@@ -79,7 +84,7 @@ double Strength(const Terms& terms, int64_t h, int64_t m, int64_t n) {
   if (terms.extra_dot) dots += ExtraDotAt(*terms.extra_dot, h, m, n);
   if (terms.q_table) dots += RowNorm(*terms.q_table, h, m, n);
   if (terms.k_table) dots += RowNorm(*terms.k_table, h, m, n);
-  double all = terms.scale.At(m) * dots;
+  double all = terms.scale.At(h, m) * dots;
   if (terms.bias) all += BiasAt(*terms.bias, h, m, n);
   return all;
 }

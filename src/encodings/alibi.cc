@@ -59,11 +59,40 @@ Lowered Alibi::Lower(const Shape& shape) const {
   return lowered;
 }
 
-constinit const EncodingInfo kAlibiInfo = {
+namespace {
+
+constexpr Field kBiasMax = {
+    .name = "bias_max",
+    .type = FieldType::kReal,
+    .fallback = "8.0",
+    .sentence = "the geometric slopes are 2^(-bias_max j / heads)",
+    .slider = {0.5, 32, 0.5}};
+constexpr Field kAlibiFields[] = {
+    {.name = "heads", .sentence = "how many"},
+    kBiasMax,
+    {.name = "slopes",
+     .type = FieldType::kReals,
+     .fallback = "None",
+     .shape = "heads",
+     .optional = true,
+     .sentence = "instead of the geometric ones"},
+    {.name = "future_slopes",
+     .type = FieldType::kReals,
+     .fallback = "None",
+     .shape = "heads",
+     .optional = true,
+     .sentence = "those towards later keys; None: the same"}};
+constexpr Field kAlibiOptions[] = {kBiasMax};
+constexpr std::string_view kAlibiVariants[] = {"bias_max=4"};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Alibi) = {
     .name = "alibi",
     .class_name = "Alibi",
     .title = "ALiBi linear bias",
     .formula = "s = scale q.k - slope_h |m - n|",
+    .summary = "Press et al. (2022): s - slope_h |m - n|.",
     .paper = "Press et al., Train Short, Test Long, 2022",
     .models = "BLOOM, MPT, Falcon-RW, Baichuan-13B",
     .reference = Reference::kRelative,
@@ -71,13 +100,25 @@ constinit const EncodingInfo kAlibiInfo = {
     .extrapolates = Extrapolates::kYes,
     .extrapolation_note = "far keys fade; loss stays flat past the length",
     .picture = Picture::kBias,
-    .options = "bias_max",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("alibi", config);
-      const double bias_max = options.Number("bias_max", 8.0);
-      options.Done();
-      return std::make_unique<Alibi>(config.heads,
-                                     AlibiOptions{.bias_max = bias_max});
+    .fields = kAlibiFields,
+    .options = kAlibiOptions,
+    .variants = kAlibiVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Alibi>(
+          f.Int("heads"),
+          AlibiOptions{.bias_max = f.Real("bias_max"),
+                       .slopes = f.Reals("slopes"),
+                       .future_slopes = f.Reals("future_slopes")});
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const BiasRamp& ramp = static_cast<const Alibi&>(encoding).ramp();
+      return {{"heads", static_cast<int64_t>(ramp.past.size())},
+              {"slopes", ramp.past},
+              {"future_slopes", ramp.future}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"heads", config.heads}, {"bias_max", o.Real("bias_max")}};
     },
 };
 

@@ -41,11 +41,26 @@ Tensor Binary::Embed(std::span<const int64_t> positions) const {
   return FillRows(positions, dim_, Digits(bits_));
 }
 
-constinit const EncodingInfo kBinaryInfo = {
+namespace {
+
+constexpr Field kBinaryFields[] = {
+    {.name = "bits", .sentence = "positions lie in [0, 2^bits)"},
+    {.name = "dim",
+     .fallback = "0",
+     .sentence = "channels, zero from bits on; 0: as many as bits"}};
+constexpr Field kBinaryOptions[] = {{.name = "bits",
+                                     .fallback = "24",
+                                     .sentence = "positions lie in [0, 2^bits)",
+                                     .slider = {1, 62, 1}}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Binary) = {
     .name = "binary",
     .class_name = "Binary",
     .title = "Binary digits",
     .formula = "x += bits(pos)",
+    .summary = "Channel c of E[pos] is bit c of pos, least significant first.",
     .paper = "folklore",
     .models = "none: shown failing",
     .reference = Reference::kAbsolute,
@@ -53,12 +68,19 @@ constinit const EncodingInfo kBinaryInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "jumps, and unseen digits past a power of two",
     .picture = Picture::kEmbedding,
-    .options = "bits",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("binary", config);
-      const int64_t bits = options.Integer("bits", 24);
-      options.Done();
-      return std::make_unique<Binary>(bits, std::max(bits, config.head_dim));
+    .fields = kBinaryFields,
+    .options = kBinaryOptions,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Binary>(f.Int("bits"), f.Int("dim"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Binary&>(encoding);
+      return {{"bits", e.bits()}, {"dim", e.dim()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const int64_t bits = o.Int("bits");
+      return {{"bits", bits}, {"dim", std::max(bits, config.head_dim)}};
     },
 };
 

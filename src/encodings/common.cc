@@ -1,6 +1,5 @@
 #include "encodings/common.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "core/threads.h"
@@ -146,75 +145,6 @@ Tensor RandomTable(std::vector<int64_t> shape, double deviation,
     out[n] = deviation * radius * std::cos(6.283185307179586 * uniform());
   }
   return table;
-}
-
-const std::string* OptionReader::Find(const std::string& name) {
-  asked_.insert(name);
-  const auto it = config_.options.find(name);
-  return it == config_.options.end() ? nullptr : &it->second;
-}
-
-bool OptionReader::Has(const std::string& name) {
-  return Find(name) != nullptr;
-}
-
-double OptionReader::Number(const std::string& name, double fallback) {
-  const std::string* text = Find(name);
-  if (text == nullptr) return fallback;
-  double value = 0.0;
-  const char* end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || stop != end) {
-    Fail("{} option {} must be a number, got '{}'", encoding_, name, *text);
-  }
-  return value;
-}
-
-int64_t OptionReader::Integer(const std::string& name, int64_t fallback) {
-  const std::string* text = Find(name);
-  if (text == nullptr) return fallback;
-  int64_t value = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || stop != end) {
-    Fail("{} option {} must be a whole number, got '{}'", encoding_, name,
-         *text);
-  }
-  return value;
-}
-
-bool OptionReader::Flag(const std::string& name, bool fallback) {
-  return Choice(name, fallback ? "true" : "false", {"true", "false"}) == "true";
-}
-
-std::string OptionReader::Choice(const std::string& name,
-                                 const std::string& fallback,
-                                 std::initializer_list<const char*> choices) {
-  const std::string* text = Find(name);
-  if (text == nullptr) return fallback;
-  for (const char* choice : choices) {
-    if (*text == choice) return *text;
-  }
-  Fail("{} option {} must be one of {}, got '{}'", encoding_, name,
-       fmt::join(choices, ", "), *text);
-}
-
-void OptionReader::Done() const {
-  for (const auto& [name, value] : config_.options) {
-    if (!asked_.contains(name)) {
-      Fail("{} has no option '{}'{}", encoding_, name,
-           asked_.empty()
-               ? std::string()
-               : fmt::format("; it has {}", fmt::join(asked_, ", ")));
-    }
-  }
-}
-
-PairLayout LayoutOption(OptionReader& options) {
-  return options.Choice("layout", "interleaved", {"interleaved", "halves"}) ==
-                 "halves"
-             ? PairLayout::kHalves
-             : PairLayout::kInterleaved;
 }
 
 }  // namespace locus

@@ -1,22 +1,51 @@
-// What the encodings share: checks of parameters, example tables, options.
+// What the encodings share: checks of parameters, example tables, fields.
 #ifndef LOCUS_SRC_ENCODINGS_COMMON_H_
 #define LOCUS_SRC_ENCODINGS_COMMON_H_
 
 #include <functional>
-#include <initializer_list>
-#include <optional>
-#include <set>
-#include <string>
+#include <string_view>
 
 #include "core/fail.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus {
 
-// The rows of the list: each encoding's file defines its own.
-#define LOCUS_ENCODING(name, Class) extern const EncodingInfo k##Class##Info;
-#include "encodings/encodings.inc"
-#undef LOCUS_ENCODING
+// The descriptor of a class, which the list of registry.cc finds by this name:
+//   LOCUS_DESCRIPTOR(Alibi) = {.name = "alibi", ...};
+#define LOCUS_DESCRIPTOR(Class)             \
+  extern const EncodingInfo k##Class##Info; \
+  constinit const EncodingInfo k##Class##Info
+
+// The layout of rotary pairs: without a default in constructors, where mixing
+// the two up is silent and fatal.
+inline constexpr Field kLayoutField = {
+    .name = "layout",
+    .type = FieldType::kChoice,
+    .choices = "interleaved|halves",
+    .sentence =
+        "which channels make a pair: \"interleaved\" (2i, 2i + 1) or "
+        "\"halves\" (i, i + rotary_dim / 2)"};
+inline constexpr Field kLayoutOption = {.name = "layout",
+                                        .type = FieldType::kChoice,
+                                        .fallback = "interleaved",
+                                        .choices = kLayoutField.choices,
+                                        .sentence = kLayoutField.sentence};
+inline constexpr Slider kBaseSlider = {
+    .lowest = 10.0, .highest = 1e7, .step = 10.0, .logarithmic = true};
+// The base of frequencies base^(-2i / dim).
+constexpr Field BaseField(std::string_view fallback) {
+  return {.name = "base",
+          .type = FieldType::kReal,
+          .fallback = fallback,
+          .sentence = "of the frequencies base^(-2i / dim)",
+          .slider = kBaseSlider};
+}
+
+// The value of a choice for settings.
+template <typename Enum>
+int64_t Enumerator(Enum value) {
+  return static_cast<int64_t>(value);
+}
 
 // Fails unless `value` is a positive integer no larger than 2^24: sizes of
 // heads and channels.
@@ -59,31 +88,6 @@ BiasTable BiasByOffset(const Shape& shape,
 // Normally distributed f64 values with the given deviation, from a seed: the
 // same numbers on every platform.
 Tensor RandomTable(std::vector<int64_t> shape, double deviation, uint64_t seed);
-
-// Reads an example's options; Done() fails on one that nobody asked for.
-class OptionReader {
- public:
-  OptionReader(const char* encoding, const ExampleConfig& config)
-      : encoding_(encoding), config_(config) {}
-
-  double Number(const std::string& name, double fallback);
-  int64_t Integer(const std::string& name, int64_t fallback);
-  bool Flag(const std::string& name, bool fallback);
-  std::string Choice(const std::string& name, const std::string& fallback,
-                     std::initializer_list<const char*> choices);
-  bool Has(const std::string& name);
-  void Done() const;
-
- private:
-  const std::string* Find(const std::string& name);
-
-  const char* encoding_;
-  const ExampleConfig& config_;
-  std::set<std::string> asked_;
-};
-
-// The options "layout=interleaved|halves" of the rotary family.
-PairLayout LayoutOption(OptionReader& options);
 
 }  // namespace locus
 

@@ -68,11 +68,58 @@ ParamGrads Deberta::PullBack(const Shape&, const TermGrads& grads) const {
   return out;
 }
 
-constinit const EncodingInfo kDebertaInfo = {
+namespace {
+
+constexpr Field kDebertaFields[] = {
+    {.name = "c2p",
+     .type = FieldType::kTable,
+     .shape = "heads, 2 span, D",
+     .optional = true,
+     .sentence = "projected position keys, or None"},
+    {.name = "p2c",
+     .type = FieldType::kTable,
+     .shape = "heads, 2 span, D",
+     .optional = true,
+     .sentence = "projected position queries, or None"},
+    {.name = "position_buckets",
+     .sentence = "span of the tables; 0: max_relative_positions, without a "
+                 "logarithm (v1)"},
+    {.name = "max_relative_positions",
+     .sentence = "offsets beyond it share the last bucket"}};
+constexpr Field kDebertaOptions[] = {
+    {.name = "buckets",
+     .fallback = "32",
+     .sentence = "position buckets to each side",
+     .slider = {2, 512, 2, /*logarithmic=*/true},
+     .tied = Tied::kHalfLength},
+    {.name = "max_distance",
+     .fallback = "128",
+     .sentence = "offsets beyond it share the last bucket",
+     .slider = {4, 4096, 2, /*logarithmic=*/true},
+     .tied = Tied::kHalfLength},
+    {.name = "c2p",
+     .type = FieldType::kFlag,
+     .fallback = "True",
+     .sentence = "content to position"},
+    {.name = "p2c",
+     .type = FieldType::kFlag,
+     .fallback = "True",
+     .sentence = "position to content"}};
+constexpr std::string_view kDebertaVariants[] = {"p2c=false", "c2p=false"};
+constexpr ParamTraining kDebertaTraining[] = {
+    {.name = "c2p", .start = Start::kXavier},
+    {.name = "p2c", .start = Start::kXavier}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Deberta) = {
     .name = "deberta",
     .class_name = "Deberta",
     .title = "DeBERTa disentangled attention",
     .formula = "s = (q.k + q.Tq[b] + k.Tk[b]) / sqrt(3d), b = bucket(m - n)",
+    .summary =
+        "He et al. (2021): (q_i.k_j + q_i.c2p[b] + k_j.p2c[b]) / sqrt(terms * "
+        "D).",
     .paper =
         "He et al., DeBERTa: Decoding-enhanced BERT with Disentangled "
         "Attention, 2021",
@@ -82,20 +129,33 @@ constinit const EncodingInfo kDebertaInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "far offsets share the last bucket",
     .picture = Picture::kScore,
-    .options = "buckets, max_distance, c2p=true|false, p2c=true|false",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("deberta", config);
-      const int64_t buckets = options.Integer("buckets", 32);
-      const int64_t max_distance = options.Integer("max_distance", 128);
-      const bool c2p = options.Flag("c2p", true);
-      const bool p2c = options.Flag("p2c", true);
-      options.Done();
+    .fields = kDebertaFields,
+    .options = kDebertaOptions,
+    .variants = kDebertaVariants,
+    .training = kDebertaTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Deberta>(f.Table("c2p"), f.Table("p2c"),
+                                       f.Int("position_buckets"),
+                                       f.Int("max_relative_positions"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Deberta&>(encoding);
+      return {{"position_buckets", e.position_buckets()},
+              {"max_relative_positions", e.max_relative_positions()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const int64_t buckets = o.Int("buckets");
+      const int64_t max_distance = o.Int("max_distance");
       const int64_t count = BucketMap::Deberta(buckets, max_distance).count;
       const std::vector<int64_t> rows = {config.heads, count, config.head_dim};
-      return std::make_unique<Deberta>(
-          c2p ? RandomTable(rows, 0.5, config.seed) : Tensor(),
-          p2c ? RandomTable(rows, 0.5, config.seed + 1) : Tensor(), buckets,
-          max_distance);
+      FieldValues values = {{"position_buckets", buckets},
+                            {"max_relative_positions", max_distance}};
+      if (o.Flag("c2p")) values.Set("c2p", RandomTable(rows, 0.5, config.seed));
+      if (o.Flag("p2c")) {
+        values.Set("p2c", RandomTable(rows, 0.5, config.seed + 1));
+      }
+      return values;
     },
 };
 

@@ -203,11 +203,75 @@ ParamGrads Fire::PullBack(const Shape& shape, const TermGrads& grads) const {
           {"threshold", Tensor::From({1}, std::vector<double>{d_threshold})}};
 }
 
-constinit const EncodingInfo kFireInfo = {
+namespace {
+
+constexpr Field kFireFields[] = {
+    {.name = "w1",
+     .type = FieldType::kTable,
+     .shape = "width",
+     .sentence = "weights of the hidden units"},
+    {.name = "b1",
+     .type = FieldType::kTable,
+     .shape = "width",
+     .sentence = "their biases"},
+    {.name = "w2",
+     .type = FieldType::kTable,
+     .shape = "heads, width",
+     .sentence = "weights of the outputs"},
+    {.name = "b2",
+     .type = FieldType::kTable,
+     .shape = "heads",
+     .sentence = "their biases"},
+    {.name = "c",
+     .type = FieldType::kTable,
+     .shape = "1",
+     .sentence = "of psi(x) = ln(|c x| + 1)"},
+    {.name = "threshold",
+     .type = FieldType::kTable,
+     .shape = "1",
+     .sentence = "below it distances are divided by psi(threshold)"},
+    {.name = "epsilon",
+     .type = FieldType::kReal,
+     .fallback = "1e-06",
+     .sentence = "added to the divisor"}};
+constexpr Field kFireOptions[] = {
+    {.name = "width",
+     .fallback = "32",
+     .sentence = "hidden units",
+     .slider = {1, 256, 2, /*logarithmic=*/true}},
+    {.name = "c",
+     .type = FieldType::kReal,
+     .fallback = "0.1",
+     .sentence = "of psi(x) = ln(|c x| + 1)",
+     .slider = {0.001, 10, 10, /*logarithmic=*/true}},
+    {.name = "threshold",
+     .type = FieldType::kReal,
+     .fallback = "None",
+     .optional = true,
+     .sentence =
+         "below it distances are divided by psi(threshold); the trained "
+         "length unless given",
+     .slider = {1, 4096, 2, /*logarithmic=*/true}}};
+// The network as any linear layer, c and L as in the paper.
+constexpr ParamTraining kFireTraining[] = {
+    {.name = "w1", .start = Start::kUniform, .size = 1.0},
+    {.name = "b1", .start = Start::kUniform, .size = 1.0},
+    {.name = "w2", .start = Start::kFanIn},
+    {.name = "b2"},
+    {.name = "c"},
+    {.name = "threshold"}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Fire) = {
     .name = "fire",
     .class_name = "Fire",
     .title = "FIRE functional bias",
     .formula = "s = scale q.k + f_h(psi(|m - n|) / psi(max(m, L)))",
+    .summary =
+        "Li et al. (2024): s + f(psi(m - n) / psi(max(m, threshold))) with "
+        "psi(x) "
+        "= ln(|c x| + 1) and f(x) = w2 relu(w1 x + b1) + b2.",
     .paper =
         "Li et al., Functional Interpolation for Relative Positions "
         "Improves Long Context Transformers, 2024",
@@ -217,22 +281,35 @@ constinit const EncodingInfo kFireInfo = {
     .extrapolates = Extrapolates::kYes,
     .extrapolation_note = "distances are rescaled into the trained range",
     .picture = Picture::kBias,
-    .options = "width, c, threshold",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("fire", config);
-      const int64_t width = options.Integer("width", 32);
-      const double c = options.Number("c", 0.1);
-      const double threshold =
-          options.Number("threshold", static_cast<double>(config.length));
-      options.Done();
+    .fields = kFireFields,
+    .options = kFireOptions,
+    .training = kFireTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Fire>(
+          FireParams{.w1 = f.Table("w1"),
+                     .b1 = f.Table("b1"),
+                     .w2 = f.Table("w2"),
+                     .b2 = f.Table("b2"),
+                     .c = f.Table("c"),
+                     .threshold = f.Table("threshold")},
+          f.Real("epsilon"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      return {{"epsilon", static_cast<const Fire&>(encoding).epsilon()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const int64_t width = o.Int("width");
       CheckSize("fire option width", width);
-      return std::make_unique<Fire>(FireParams{
-          .w1 = RandomTable({width}, 1.0, config.seed),
-          .b1 = RandomTable({width}, 0.5, config.seed + 1),
-          .w2 = RandomTable({config.heads, width}, 0.5, config.seed + 2),
-          .b2 = RandomTable({config.heads}, 0.1, config.seed + 3),
-          .c = Tensor::From({1}, std::vector<double>{c}),
-          .threshold = Tensor::From({1}, std::vector<double>{threshold})});
+      const double threshold = o.Has("threshold")
+                                   ? o.Real("threshold")
+                                   : static_cast<double>(config.length);
+      return {{"w1", RandomTable({width}, 1.0, config.seed)},
+              {"b1", RandomTable({width}, 0.5, config.seed + 1)},
+              {"w2", RandomTable({config.heads, width}, 0.5, config.seed + 2)},
+              {"b2", RandomTable({config.heads}, 0.1, config.seed + 3)},
+              {"c", Tensor::From({1}, std::vector<double>{o.Real("c")})},
+              {"threshold", Tensor::From({1}, std::vector<double>{threshold})}};
     },
 };
 

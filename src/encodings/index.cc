@@ -37,12 +37,6 @@ Tensor EmbedScalar(std::span<const int64_t> positions, int64_t dim,
   });
 }
 
-ScalarMode ModeOption(OptionReader& options) {
-  return options.Choice("mode", "add", {"add", "concat"}) == "concat"
-             ? ScalarMode::kConcatenate
-             : ScalarMode::kAdd;
-}
-
 }  // namespace
 
 Index::Index(int64_t dim, ScalarMode mode) : dim_(dim), mode_(mode) {
@@ -81,11 +75,36 @@ Tensor NormalisedIndex::Embed(std::span<const int64_t> positions) const {
   return EmbedScalar(positions, dim_, mode_, Step(last));
 }
 
-constinit const EncodingInfo kIndexInfo = {
+namespace {
+
+constexpr Field kIndexDimField = {.name = "dim",
+                                  .sentence = "channels of x [.., dim]"};
+constexpr Field kModeField = {
+    .name = "mode",
+    .type = FieldType::kChoice,
+    .fallback = "add",
+    .choices = "add|concatenate",
+    .sentence = "on every channel, or as one more (\"concatenate\")"};
+constexpr Field kIndexFields[] = {kIndexDimField, kModeField};
+// In the order of ScalarMode.
+constexpr Field kModeOptions[] = {
+    {.name = "mode",
+     .type = FieldType::kChoice,
+     .fallback = "add",
+     .choices = "add|concat",
+     .sentence = "added to every channel, or one channel more"}};
+constexpr std::string_view kIndexVariants[] = {"mode=concat"};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Index) = {
     .name = "index",
     .class_name = "Index",
     .title = "Bare index",
     .formula = "x += pos, or x <- [x, pos]",
+    .summary =
+        "E[pos] = pos, on every channel of x [.., dim] or appended as one "
+        "more.",
     .paper = "folklore",
     .models = "none: shown failing",
     .reference = Reference::kAbsolute,
@@ -93,20 +112,45 @@ constinit const EncodingInfo kIndexInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "grows without bound",
     .picture = Picture::kEmbedding,
-    .options = "mode=add|concat",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("index", config);
-      const ScalarMode mode = ModeOption(options);
-      options.Done();
-      return std::make_unique<Index>(config.head_dim, mode);
+    .fields = kIndexFields,
+    .options = kModeOptions,
+    .variants = kIndexVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Index>(f.Int("dim"),
+                                     f.Choice<ScalarMode>("mode"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Index&>(encoding);
+      return {{"dim", e.dim()}, {"mode", Enumerator(e.mode())}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"dim", config.head_dim},
+              {"mode", Enumerator(o.Choice<ScalarMode>("mode"))}};
     },
 };
 
-constinit const EncodingInfo kNormalisedIndexInfo = {
+namespace {
+
+constexpr Field kNormalisedFields[] = {
+    kIndexDimField,
+    kModeField,
+    {.name = "length",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "of the sequence; without it, the last position of the call "
+                 "counts as 1"}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(NormalisedIndex) = {
     .name = "normalised-index",
     .class_name = "NormalisedIndex",
     .title = "Index over length",
     .formula = "x += pos / (L - 1), or x <- [x, pos / (L - 1)]",
+    .summary =
+        "E[pos] = pos / (length - 1), on every channel or appended as one "
+        "more.",
     .paper = "folklore",
     .models = "none: shown failing",
     .reference = Reference::kAbsolute,
@@ -114,12 +158,23 @@ constinit const EncodingInfo kNormalisedIndexInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "the same position changes with the length",
     .picture = Picture::kEmbedding,
-    .options = "mode=add|concat",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("normalised-index", config);
-      const ScalarMode mode = ModeOption(options);
-      options.Done();
-      return std::make_unique<NormalisedIndex>(config.head_dim, mode);
+    .fields = kNormalisedFields,
+    .options = kModeOptions,
+    .variants = kIndexVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<NormalisedIndex>(
+          f.Int("dim"), f.Choice<ScalarMode>("mode"), f.IntOrNone("length"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const NormalisedIndex&>(encoding);
+      FieldValues values = {{"dim", e.dim()}, {"mode", Enumerator(e.mode())}};
+      if (e.length()) values.Set("length", *e.length());
+      return values;
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"dim", config.head_dim},
+              {"mode", Enumerator(o.Choice<ScalarMode>("mode"))}};
     },
 };
 

@@ -87,11 +87,48 @@ ParamGrads Kerple::PullBack(const Shape& shape, const TermGrads& grads) const {
           {"r2", Tensor::From({heads}, d_r2)}};
 }
 
-constinit const EncodingInfo kKerpleInfo = {
+namespace {
+
+constexpr Field kKerpleFields[] = {
+    {.name = "kind",
+     .type = FieldType::kChoice,
+     .choices = "logarithmic|power",
+     .sentence = "of the kernel"},
+    {.name = "r1",
+     .type = FieldType::kTable,
+     .shape = "heads",
+     .sentence = "the size of the bias, positive"},
+    {.name = "r2",
+     .type = FieldType::kTable,
+     .shape = "heads",
+     .sentence = "the rate or the power, positive; a power is at most 2"}};
+// In the order of KerpleKind.
+constexpr Field kKerpleOptions[] = {{.name = "kind",
+                                     .type = FieldType::kChoice,
+                                     .fallback = "log",
+                                     .choices = "log|power",
+                                     .sentence = "of the kernel"}};
+constexpr std::string_view kKerpleVariants[] = {"kind=power"};
+// The constants of the paper, which keeps them above 0.01.
+constexpr ParamTraining kKerpleTraining[] = {
+    {.name = "r1", .rate = kBiasRate, .lowest = 0.01},
+    {.name = "r2",
+     .rate = kBiasRate,
+     .lowest = 0.01,
+     .highest = 2.0,
+     .highest_for = "kind=power"}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Kerple) = {
     .name = "kerple",
     .class_name = "Kerple",
     .title = "KERPLE kernel bias",
     .formula = "s = scale q.k - r1 ln(1 + r2 |m - n|), or - r1 |m - n|^r2",
+    .summary =
+        "Chi et al. (2022): s - r1 ln(1 + r2 |m - n|) (kind \"logarithmic\") "
+        "or s - "
+        "r1 |m - n|^r2 (\"power\").",
     .paper = "Chi et al., KERPLE, 2022",
     .models = "research",
     .reference = Reference::kRelative,
@@ -99,12 +136,21 @@ constinit const EncodingInfo kKerpleInfo = {
     .extrapolates = Extrapolates::kYes,
     .extrapolation_note = "decays slower than ALiBi, still without end",
     .picture = Picture::kBias,
-    .options = "kind=log|power",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("kerple", config);
-      const bool power =
-          options.Choice("kind", "log", {"log", "power"}) == "power";
-      options.Done();
+    .fields = kKerpleFields,
+    .options = kKerpleOptions,
+    .variants = kKerpleVariants,
+    .training = kKerpleTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Kerple>(f.Choice<KerpleKind>("kind"),
+                                      f.Table("r1"), f.Table("r2"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const KerpleKind kind = static_cast<const Kerple&>(encoding).kind();
+      return {{"kind", Enumerator(kind)}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const bool power = o.Choice<KerpleKind>("kind") == KerpleKind::kPower;
       CheckSize("the example's heads", config.heads);
       std::vector<double> r1, r2;
       for (int64_t h = 0; h < config.heads; ++h) {
@@ -113,9 +159,9 @@ constinit const EncodingInfo kKerpleInfo = {
         r1.push_back(power ? 0.05 + 0.2 * share : 0.5 + share);
         r2.push_back(power ? 0.5 + 0.5 * share : 2.0 * share);
       }
-      return std::make_unique<Kerple>(
-          power ? KerpleKind::kPower : KerpleKind::kLogarithmic,
-          Tensor::From({config.heads}, r1), Tensor::From({config.heads}, r2));
+      return {{"kind", Enumerator(o.Choice<KerpleKind>("kind"))},
+              {"r1", Tensor::From({config.heads}, r1)},
+              {"r2", Tensor::From({config.heads}, r2)}};
     },
 };
 

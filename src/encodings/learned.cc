@@ -146,11 +146,30 @@ Learned Learned::Resized2D(Grid2D from, Grid2D to, Resample kernel,
   return Learned(table.To(table_.dtype()), offset_);
 }
 
-constinit const EncodingInfo kLearnedInfo = {
+namespace {
+
+constexpr Field kLearnedFields[] = {
+    {.name = "table",
+     .type = FieldType::kTable,
+     .shape = "L, d_model",
+     .sentence = "one row per position; a position without a row is a "
+                 "ValueError"},
+    {.name = "offset",
+     .fallback = "0",
+     .sentence = "of the first position's row: 2 for OPT and BART, padding_idx "
+                 "+ 1 for RoBERTa"}};
+// Half as large as a token's row, as in GPT-2.
+constexpr ParamTraining kLearnedTraining[] = {
+    {.name = "table", .start = Start::kNormal, .size = 0.5}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Learned) = {
     .name = "learned",
     .class_name = "Learned",
     .title = "Learned positions",
     .formula = "x += E[pos], E trained",
+    .summary = "x + table[pos + offset], one trained row per position.",
     .paper =
         "Gehring et al., Convolutional Sequence to Sequence Learning, 2017",
     .models = "BERT, RoBERTa, GPT-2, OPT, BART, ViT",
@@ -159,12 +178,19 @@ constinit const EncodingInfo kLearnedInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "no row past the trained length: refused",
     .picture = Picture::kEmbedding,
-    .options = "",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader("learned", config).Done();
+    .fields = kLearnedFields,
+    .training = kLearnedTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Learned>(f.Table("table"), f.Int("offset"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      return {{"offset", static_cast<const Learned&>(encoding).offset()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& /*options*/) -> FieldValues {
       CheckSize("the example's length", config.length);
-      return std::make_unique<Learned>(
-          RandomTable({config.length, config.head_dim}, 0.5, config.seed));
+      return {{"table", RandomTable({config.length, config.head_dim}, 0.5,
+                                    config.seed)}};
     },
 };
 

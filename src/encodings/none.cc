@@ -16,11 +16,12 @@ Lowered NoPosition::Lower(const Shape& shape) const {
   return LowerPlain(shape);
 }
 
-constinit const EncodingInfo kNoPositionInfo = {
+LOCUS_DESCRIPTOR(NoPosition) = {
     .name = "none",
     .class_name = "NoPosition",
     .title = "No position (NoPE)",
     .formula = "s = scale q.k",
+    .summary = "Plain attention: no position at all.",
     .paper =
         "Kazemnejad et al., The Impact of Positional Encoding on Length "
         "Generalization in Transformers, 2023",
@@ -30,11 +31,11 @@ constinit const EncodingInfo kNoPositionInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "nothing to extrapolate; a causal mask is all it has",
     .picture = Picture::kScore,
-    .options = "",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader("none", config).Done();
-      return std::make_unique<NoPosition>();
-    },
+    .construct = [](const FieldValues& /*fields*/)
+        -> std::unique_ptr<Encoding> { return std::make_unique<NoPosition>(); },
+    .settings = [](const Encoding& /*encoding*/) -> FieldValues { return {}; },
+    .sample = [](const ExampleConfig& /*config*/,
+                 const FieldValues& /*options*/) -> FieldValues { return {}; },
 };
 
 }  // namespace locus

@@ -1,9 +1,15 @@
 // The list of encodings, built from encodings.inc.
 #include <array>
 
-#include "encodings/common.h"
+#include "core/fail.h"
+#include "locus/descriptor.h"
 
 namespace locus {
+
+// Each encoding's file defines its own.
+#define LOCUS_ENCODING(name, Class) extern const EncodingInfo k##Class##Info;
+#include "encodings/encodings.inc"
+#undef LOCUS_ENCODING
 
 std::unique_ptr<Encoding> Encoding::WithParams(
     std::span<const Tensor> values) const {

@@ -6,9 +6,10 @@
 //
 // for the pairs (a, b) of the first (or last) r channels of a head. Scalings
 // change the frequencies w_p, and keep three scalars apart: a gain on cos and
-// sin, a factor on the softmax scale, and a temperature of the query.
-// Su et al., "RoFormer" (2021); Chen et al., "Position Interpolation" (2023);
-// Peng et al., "YaRN" (2023); Ding et al., "LongRoPE" (2024).
+// sin, a factor on the softmax scale, and a temperature of the query. Values
+// may rotate too, o = R_m^-1 sum_j p_ij R_n v_j, or without the R_m^-1. Su et
+// al., "RoFormer" (2021); Chen et al., "Position Interpolation" (2023); Peng et
+// al., "YaRN" (2023); Ding et al., "LongRoPE" (2024).
 #include "locus/encodings/rope.h"
 
 #include <algorithm>
@@ -292,23 +293,40 @@ Lowered Rope::Lower(const Shape& shape) const {
   Lowered lowered = LowerPlain(shape);
   Scale& scale = lowered.terms.scale;
   scale.scale *= options_.softmax_factor;
-  scale.beta = options_.temperature_beta;
-  scale.shift = options_.temperature_shift;
-  scale.span = options_.temperature_span;
+  if (options_.temperature_beta != 0.0) {
+    const QueryTemperature temperature{.beta = options_.temperature_beta,
+                                       .shift = options_.temperature_shift,
+                                       .span = options_.temperature_span};
+    temperature.Set(shape, scale);
+  }
   lowered.terms.rotate = RotationFor(shape.MaxPosition() + 1);
+  if (options_.values == RotaryValues::kNone) return lowered;
+  ValueRotation values{.rotation = *lowered.terms.rotate,
+                       .relative = options_.values == RotaryValues::kRelative};
+  if (options_.place == RotaryPlace::kTrailing) {
+    values.rotation.first_channel =
+        shape.value_dim.value_or(head_dim_) - options_.rotary_dim;
+  }
+  lowered.terms.rotate_values = std::move(values);
   return lowered;
 }
 
 namespace {
 
-// The options "scaling=..." of the example, with the scaling's own fields.
-RopeScaling ScalingOption(OptionReader& options, int64_t length) {
-  const std::string kind = options.Choice(
-      "scaling", "none",
-      {"none", "linear", "dynamic", "ntk", "yarn", "llama3", "proportional"});
+// The scaling of an example.
+RopeScaling ScalingOf(const FieldValues& o, int64_t length) {
+  const std::string& kind = o.Word("scaling");
+  for (const char* name : {"factor", "original_length", "partial"}) {
+    const bool used = std::string_view(name) == "partial"
+                          ? kind == "proportional"
+                          : kind != "none";
+    if (o.Given(name) && !used) {
+      Fail("rope option {} has no use with scaling={}", name, kind);
+    }
+  }
+  const double factor = o.Real("factor");
+  const int64_t original = o.IntOrNone("original_length").value_or(length);
   if (kind == "none") return {};
-  const double factor = options.Number("factor", 4.0);
-  const int64_t original = options.Integer("original_length", length);
   if (kind == "linear") return LinearScaling{.factor = factor};
   if (kind == "dynamic") {
     return DynamicScaling{.factor = factor, .max_length = original};
@@ -320,17 +338,155 @@ RopeScaling ScalingOption(OptionReader& options, int64_t length) {
   if (kind == "llama3") {
     return Llama3Scaling{.factor = factor, .original_length = original};
   }
-  return ProportionalScaling{.partial = options.Number("partial", 0.25),
-                             .factor = factor};
+  return ProportionalScaling{.partial = o.Real("partial"), .factor = factor};
+}
+
+constexpr Field kRopeBase = BaseField("10000.0");
+constexpr Field kRotaryDim = {
+    .name = "rotary_dim",
+    .fallback = "None",
+    .optional = true,
+    .sentence =
+        "how many channels rotate, the first ones or (place=\"trailing\") "
+        "the last; None: all"};
+// In the order of RotaryValues.
+constexpr Field kValues = {
+    .name = "values",
+    .type = FieldType::kChoice,
+    .fallback = "none",
+    .choices = "none|relative|absolute",
+    .by_name = true,
+    .sentence =
+        "\"relative\" rotates values at the key and outputs back at the "
+        "query (DeepSeek-V4), \"absolute\" leaves the outputs (RoFormer's "
+        "rotary_value)"};
+constexpr Field kRopeFields[] = {
+    {.name = "head_dim", .sentence = "channels of a head"},
+    kLayoutField,
+    kRopeBase,
+    kRotaryDim,
+    {.name = "scaling",
+     .type = FieldType::kObject,
+     .fallback = "None",
+     .optional = true,
+     .sentence =
+         "a dict as in config.json, such as {\"rope_type\": \"linear\", "
+         "\"factor\": 4.0}; a key it does not use is a ValueError"},
+    {.name = "angles",
+     .type = FieldType::kChoice,
+     .fallback = "exact",
+     .choices = "exact|float32",
+     .sentence = "\"exact\" (float64 from the integer position) or \"float32\" "
+                 "(as Hugging Face computes them)"},
+    {.name = "place",
+     .type = FieldType::kChoice,
+     .fallback = "leading",
+     .choices = "leading|trailing",
+     .by_name = true,
+     .sentence = "of the channels that rotate"},
+    {.name = "frequencies",
+     .type = FieldType::kReals,
+     .fallback = "None",
+     .shape = "rotary_dim / 2",
+     .optional = true,
+     .by_name = true,
+     .sentence = "radians per position, given"},
+    {.name = "softmax_factor",
+     .type = FieldType::kReal,
+     .fallback = "1.0",
+     .by_name = true,
+     .sentence = "multiplies the scale of the scores (DeepSeek)"},
+    {.name = "temperature_beta",
+     .type = FieldType::kReal,
+     .fallback = "0.0",
+     .by_name = true,
+     .sentence =
+         "queries are multiplied by 1 + beta ln(1 + floor((m + shift) / "
+         "span))"},
+    {.name = "temperature_shift",
+     .fallback = "0",
+     .by_name = true,
+     .sentence = "the shift of that"},
+    {.name = "temperature_span",
+     .fallback = "8192",
+     .by_name = true,
+     .sentence = "the span of that"},
+    kValues};
+constexpr Field kRopeOptions[] = {
+    kLayoutOption,
+    kRopeBase,
+    kRotaryDim,
+    {.name = "scaling",
+     .type = FieldType::kChoice,
+     .fallback = "none",
+     .choices = "none|linear|dynamic|ntk|yarn|llama3|proportional",
+     .sentence = "of the frequencies, for lengths past the trained one"},
+    {.name = "factor",
+     .type = FieldType::kReal,
+     .fallback = "4.0",
+     .sentence = "of the scaling",
+     .slider = {1, 64, 2, /*logarithmic=*/true}},
+    {.name = "original_length",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "of training, for the scaling",
+     .slider = {16, 131072, 2, /*logarithmic=*/true}},
+    {.name = "partial",
+     .type = FieldType::kReal,
+     .fallback = "0.25",
+     .sentence = "the share that rotates, for scaling=proportional",
+     .slider = {0, 1, 0.05}},
+    kValues};
+constexpr std::string_view kRopeVariants[] = {
+    "layout=halves",        "scaling=linear",  "scaling=dynamic",
+    "scaling=ntk",          "scaling=yarn",    "scaling=llama3",
+    "scaling=proportional", "values=relative", "values=absolute"};
+
+RopeOptions OptionsOf(const FieldValues& f) {
+  RopeOptions options;
+  options.base = f.Real("base");
+  options.rotary_dim = f.IntOrNone("rotary_dim").value_or(0);
+  options.angles = f.Choice<AngleMode>("angles");
+  options.place = f.Choice<RotaryPlace>("place");
+  options.scaling = f.Other<RopeScaling>("scaling");
+  options.frequencies = f.Reals("frequencies");
+  options.softmax_factor = f.Real("softmax_factor");
+  options.temperature_beta = f.Real("temperature_beta");
+  options.temperature_shift = f.Int("temperature_shift");
+  options.temperature_span = f.Int("temperature_span");
+  options.values = f.Choice<RotaryValues>("values");
+  return options;
+}
+
+FieldValues SettingsOf(const Rope& rope) {
+  const RopeOptions& o = rope.options();
+  FieldValues values = {{"head_dim", rope.head_dim()},
+                        {"layout", Enumerator(rope.layout())},
+                        {"base", o.base},
+                        {"rotary_dim", o.rotary_dim},
+                        {"scaling", Object{o.scaling}},
+                        {"angles", Enumerator(o.angles)},
+                        {"place", Enumerator(o.place)},
+                        {"softmax_factor", o.softmax_factor},
+                        {"temperature_beta", o.temperature_beta},
+                        {"temperature_shift", o.temperature_shift},
+                        {"temperature_span", o.temperature_span},
+                        {"values", Enumerator(o.values)}};
+  if (!o.frequencies.empty()) values.Set("frequencies", o.frequencies);
+  return values;
 }
 
 }  // namespace
 
-constinit const EncodingInfo kRopeInfo = {
+LOCUS_DESCRIPTOR(Rope) = {
     .name = "rope",
     .class_name = "Rope",
     .title = "Rotary position embedding (RoPE)",
     .formula = "s = scale (R_m q).(R_n k), R_m turns pair p by m base^(-2p/r)",
+    .summary =
+        "Su et al. (2021): pairs of channels of q and k rotated by pos * "
+        "base^(-2i "
+        "/ rotary_dim).",
     .paper =
         "Su et al., RoFormer: Enhanced Transformer with Rotary Position "
         "Embedding, 2021",
@@ -340,19 +496,25 @@ constinit const EncodingInfo kRopeInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "degrades past the length; scalings bring it back",
     .picture = Picture::kRotation,
-    .options =
-        "layout=interleaved|halves, base, rotary_dim, "
-        "scaling=none|linear|dynamic|ntk|yarn|llama3|proportional, "
-        "factor, original_length, partial",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("rope", config);
-      const PairLayout layout = LayoutOption(options);
-      RopeOptions o;
-      o.base = options.Number("base", 10000.0);
-      o.rotary_dim = options.Integer("rotary_dim", config.head_dim);
-      o.scaling = ScalingOption(options, config.length);
-      options.Done();
-      return std::make_unique<Rope>(config.head_dim, layout, o);
+    .fields = kRopeFields,
+    .options = kRopeOptions,
+    .variants = kRopeVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Rope>(
+          f.Int("head_dim"), f.Choice<PairLayout>("layout"), OptionsOf(f));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      return SettingsOf(static_cast<const Rope&>(encoding));
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {
+          {"head_dim", config.head_dim},
+          {"layout", o.Word("layout")},
+          {"base", o.Real("base")},
+          {"rotary_dim", o.IntOrNone("rotary_dim").value_or(config.head_dim)},
+          {"scaling", Object{ScalingOf(o, config.length)}},
+          {"values", o.Word("values")}};
     },
 };
 

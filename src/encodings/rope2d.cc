@@ -88,11 +88,46 @@ Lowered MRope::Lower(const Shape& shape) const {
   return lowered;
 }
 
-constinit const EncodingInfo kRope2DInfo = {
+namespace {
+
+constexpr Field kHeadDim = {.name = "head_dim",
+                            .sentence = "channels of a head"};
+// In the order of AxialFrequencies.
+constexpr Field kFrequencies = {
+    .name = "frequencies",
+    .type = FieldType::kChoice,
+    .fallback = "shared",
+    .choices = "shared|alternating",
+    .sentence =
+        "\"shared\" by rows and columns (EVA-02, Qwen-VL) or "
+        "\"alternating\", rows the even and columns the odd ones "
+        "(Pixtral)"};
+constexpr Field kAxialFields[] = {
+    kHeadDim,
+    kLayoutField,
+    {.name = "width",
+     .sentence = "of the grid: positions are raster indices y * width + x"},
+    BaseField("10000.0"),
+    kFrequencies};
+constexpr Field kAxialOptions[] = {kLayoutOption,
+                                   {.name = "width",
+                                    .fallback = "16",
+                                    .sentence = "of the grid",
+                                    .slider = {1, 64, 1}},
+                                   BaseField("100.0"),
+                                   kFrequencies};
+constexpr std::string_view kAxialVariants[] = {"frequencies=alternating"};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Rope2D) = {
     .name = "rope-2d",
     .class_name = "Rope2D",
     .title = "Axial 2-D RoPE",
     .formula = "half of the pairs turn by y w_p, half by x w_p",
+    .summary =
+        "Axial 2-D RoPE: the first half of the pairs rotates by the row, the "
+        "second by the column.",
     .paper =
         "Heo et al., Rotary Position Embedding for Vision Transformer, "
         "2024",
@@ -102,30 +137,68 @@ constinit const EncodingInfo kRope2DInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "as RoPE, along each axis",
     .picture = Picture::kRotation,
-    .options =
-        "layout=interleaved|halves, width, base, "
-        "frequencies=shared|alternating",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("rope-2d", config);
-      const PairLayout layout = LayoutOption(options);
-      const int64_t width = options.Integer("width", 16);
-      const double base = options.Number("base", 100.0);
-      const bool alternating =
-          options.Choice("frequencies", "shared", {"shared", "alternating"}) ==
-          "alternating";
-      options.Done();
-      return std::make_unique<Rope2D>(config.head_dim, layout, width, base,
-                                      alternating
-                                          ? AxialFrequencies::kAlternating
-                                          : AxialFrequencies::kShared);
+    .fields = kAxialFields,
+    .options = kAxialOptions,
+    .variants = kAxialVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Rope2D>(
+          f.Int("head_dim"), f.Choice<PairLayout>("layout"), f.Int("width"),
+          f.Real("base"), f.Choice<AxialFrequencies>("frequencies"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Rope2D&>(encoding);
+      return {{"head_dim", e.head_dim()},
+              {"layout", Enumerator(e.layout())},
+              {"width", e.width()},
+              {"base", e.base()},
+              {"frequencies", Enumerator(e.frequencies())}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"head_dim", config.head_dim},
+              {"layout", o.Word("layout")},
+              {"width", o.Int("width")},
+              {"base", o.Real("base")},
+              {"frequencies", o.Word("frequencies")}};
     },
 };
 
-constinit const EncodingInfo kMRopeInfo = {
+namespace {
+
+// In the order of MRopeSections.
+constexpr Field kDealing = {
+    .name = "dealing",
+    .type = FieldType::kChoice,
+    .fallback = "chunked",
+    .choices = "chunked|interleaved",
+    .sentence =
+        "of pairs to time, height and width: \"chunked\" (Qwen2-VL) or "
+        "\"interleaved\" (Qwen3-VL)"};
+constexpr Field kMRopeFields[] = {
+    kHeadDim,
+    kLayoutField,
+    {.name = "sections",
+     .type = FieldType::kInts,
+     .shape = "3",
+     .sentence = "pairs of time, height and width, head_dim / 2 in all"},
+    kDealing,
+    BaseField("1000000.0")};
+constexpr Field kMRopeOptions[] = {kLayoutOption, kDealing,
+                                   BaseField("1000000.0")};
+constexpr std::string_view kMRopeVariants[] = {"dealing=interleaved"};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(MRope) = {
     .name = "mrope",
     .class_name = "MRope",
     .title = "M-RoPE (time, height, width)",
     .formula = "pair p turns by t w_p, h w_p or w w_p, by its section",
+    .summary =
+        "M-RoPE: pairs dealt to time, height and width. Plain positions are "
+        "text "
+        "and rotate as those of Rope; tokens of images and videos are at "
+        "pack_position(t, h, w).",
     .paper = "Wang et al., Qwen2-VL, 2024",
     .models = "Qwen2-VL, Qwen2.5-VL, Qwen3-VL",
     .reference = Reference::kRelative,
@@ -133,23 +206,39 @@ constinit const EncodingInfo kMRopeInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "as RoPE, along each axis",
     .picture = Picture::kRotation,
-    .options = "layout=interleaved|halves, dealing=chunked|interleaved, base",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("mrope", config);
-      const PairLayout layout = LayoutOption(options);
-      const bool interleaved =
-          options.Choice("dealing", "chunked", {"chunked", "interleaved"}) ==
-          "interleaved";
-      const double base = options.Number("base", 1e6);
-      options.Done();
+    .fields = kMRopeFields,
+    .options = kMRopeOptions,
+    .variants = kMRopeVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      const std::vector<int64_t> sections = f.Ints("sections");
+      if (sections.size() != 3) {
+        Fail("sections must be three numbers, got {}", sections.size());
+      }
+      return std::make_unique<MRope>(
+          f.Int("head_dim"), f.Choice<PairLayout>("layout"),
+          std::array<int64_t, 3>{sections[0], sections[1], sections[2]},
+          f.Choice<MRopeSections>("dealing"), f.Real("base"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const MRope&>(encoding);
+      const auto& [t, h, w] = e.sections();
+      return {{"head_dim", e.head_dim()},
+              {"layout", Enumerator(e.layout())},
+              {"sections", std::vector<int64_t>{t, h, w}},
+              {"dealing", Enumerator(e.dealing())},
+              {"base", e.base()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
       // A quarter of the pairs to time, as Qwen2-VL: 16, 24, 24 of 64.
       const int64_t pairs = config.head_dim / 2;
       const int64_t space = (pairs - pairs / 4) / 2;
-      return std::make_unique<MRope>(
-          config.head_dim, layout,
-          std::array<int64_t, 3>{pairs - 2 * space, space, space},
-          interleaved ? MRopeSections::kInterleaved : MRopeSections::kChunked,
-          base);
+      return {
+          {"head_dim", config.head_dim},
+          {"layout", o.Word("layout")},
+          {"sections", std::vector<int64_t>{pairs - 2 * space, space, space}},
+          {"dealing", o.Word("dealing")},
+          {"base", o.Real("base")}};
     },
 };
 

@@ -46,11 +46,30 @@ Lowered Sandwich::Lower(const Shape& shape) const {
   return lowered;
 }
 
-constinit const EncodingInfo kSandwichInfo = {
+namespace {
+
+constexpr Field kDim = {.name = "dim",
+                        .fallback = "128",
+                        .sentence = "of the sinusoids, 128 in the paper",
+                        .slider = {2, 512, 2, /*logarithmic=*/true}};
+constexpr Field kSandwichBase = BaseField("10000.0");
+constexpr Field kSandwichFields[] = {
+    {.name = "heads", .sentence = "how many; later ones are steeper"},
+    kDim,
+    kSandwichBase};
+constexpr Field kSandwichOptions[] = {kDim, kSandwichBase};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Sandwich) = {
     .name = "sandwich",
     .class_name = "Sandwich",
     .title = "Sandwich",
     .formula = "s = scale q.k + sum_i cos((m - n) w_i) / (8 h / H)",
+    .summary =
+        "Chi et al. (2023): the sinusoids' own inner product as a bias, "
+        "steeper "
+        "for later heads.",
     .paper =
         "Chi et al., Dissecting Transformer Length Extrapolation via the "
         "Lens of Receptive Field Analysis, 2023",
@@ -60,13 +79,21 @@ constinit const EncodingInfo kSandwichInfo = {
     .extrapolates = Extrapolates::kYes,
     .extrapolation_note = "falls off like a logarithm",
     .picture = Picture::kBias,
-    .options = "dim, base",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("sandwich", config);
-      const int64_t dim = options.Integer("dim", 128);
-      const double base = options.Number("base", 10000.0);
-      options.Done();
-      return std::make_unique<Sandwich>(config.heads, dim, base);
+    .fields = kSandwichFields,
+    .options = kSandwichOptions,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Sandwich>(f.Int("heads"), f.Int("dim"),
+                                        f.Real("base"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Sandwich&>(encoding);
+      return {{"heads", e.heads()}, {"dim", e.dim()}, {"base", e.base()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"heads", config.heads},
+              {"dim", o.Int("dim")},
+              {"base", o.Real("base")}};
     },
 };
 

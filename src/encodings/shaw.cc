@@ -109,11 +109,83 @@ ParamGrads KeyOffset::PullBack(const Shape&, const TermGrads& grads) const {
   return {{"rows", LikeParam(grads.q_table, rows_)}};
 }
 
-constinit const EncodingInfo kShawInfo = {
+namespace {
+
+constexpr Field kShawFields[] = {
+    {.name = "keys",
+     .type = FieldType::kTable,
+     .shape = "[heads,] r_max - r_min + 1, D",
+     .optional = true,
+     .sentence = "added to the keys; without an axis of heads they share it"},
+    {.name = "values",
+     .type = FieldType::kTable,
+     .fallback = "None",
+     .shape = "[heads,] r_max - r_min + 1, D",
+     .optional = true,
+     .sentence = "added to the values; one of both tables may be None"},
+    {.name = "r_min",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "offset of the first row; without bounds the clip is "
+                 "symmetric"},
+    {.name = "r_max",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "offset of the last row"}};
+constexpr Field kShawOptions[] = {
+    {.name = "clip",
+     .fallback = "16",
+     .sentence = "offsets beyond it share the last row",
+     .slider = {1, 512, 2, /*logarithmic=*/true}},
+    {.name = "values",
+     .type = FieldType::kFlag,
+     .fallback = "True",
+     .sentence = "vectors for the values too"}};
+constexpr std::string_view kShawVariants[] = {"values=false"};
+// One table for all heads of a layer, as in the paper.
+constexpr ParamTraining kShawTraining[] = {
+    {.name = "keys", .start = Start::kXavier, .shared_by_heads = true},
+    {.name = "values", .start = Start::kXavier, .shared_by_heads = true}};
+
+// (r_min, r_max) of a table with so many rows; without bounds the clip is
+// symmetric.
+std::pair<int64_t, int64_t> ClipOf(const Tensor& rows,
+                                   std::optional<int64_t> r_min,
+                                   std::optional<int64_t> r_max) {
+  if (r_min && r_max) return {*r_min, *r_max};
+  if (!rows.defined() || rows.rank() < 2) return {0, 0};  // refused by Shaw
+  const int64_t count = rows.size(-2);
+  int64_t other = 0;
+  if (r_min && !__builtin_add_overflow(*r_min, count - 1, &other)) {
+    return {*r_min, other};
+  }
+  if (r_max && !__builtin_sub_overflow(*r_max, count - 1, &other)) {
+    return {other, *r_max};
+  }
+  if (r_min || r_max) {
+    Fail("{} = {} leaves no room for {} rows", r_min ? "r_min" : "r_max",
+         r_min ? *r_min : *r_max, count);
+  }
+  if (count % 2 == 0) {
+    Fail(
+        "a table of {} rows is not symmetric about offset 0: give r_min or "
+        "r_max",
+        count);
+  }
+  return {-(count / 2), count / 2};
+}
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Shaw) = {
     .name = "shaw",
     .class_name = "Shaw",
     .title = "Shaw relative keys and values",
     .formula = "s = scale q.(k + pK_r), o = sum p (v + pV_r), r = clip(m - n)",
+    .summary =
+        "Shaw et al. (2018): k_n + keys[r], v_n + values[r] with r = clip(m - "
+        "n, "
+        "r_min, r_max) - r_min.",
     .paper =
         "Shaw et al., Self-Attention with Relative Position "
         "Representations, 2018",
@@ -123,27 +195,56 @@ constinit const EncodingInfo kShawInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "all offsets beyond the clip look alike",
     .picture = Picture::kScore,
-    .options = "clip, values=true|false",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("shaw", config);
-      const int64_t clip = options.Integer("clip", 16);
-      const bool with_values = options.Flag("values", true);
-      options.Done();
+    .fields = kShawFields,
+    .options = kShawOptions,
+    .variants = kShawVariants,
+    .training = kShawTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      const Tensor keys = f.Table("keys"), values = f.Table("values");
+      const auto [low, high] =
+          ClipOf(keys.defined() ? keys : values, f.IntOrNone("r_min"),
+                 f.IntOrNone("r_max"));
+      return std::make_unique<Shaw>(keys, values, low, high);
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Shaw&>(encoding);
+      return {{"r_min", e.r_min()}, {"r_max", e.r_max()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const int64_t clip = o.Int("clip");
       CheckSize("shaw option clip", clip);
       const std::vector<int64_t> shape = {config.heads, 2 * clip + 1,
                                           config.head_dim};
-      return std::make_unique<Shaw>(
-          RandomTable(shape, 0.5, config.seed),
-          with_values ? RandomTable(shape, 0.5, config.seed + 1) : Tensor(),
-          -clip, clip);
+      FieldValues values = {{"keys", RandomTable(shape, 0.5, config.seed)},
+                            {"r_min", -clip},
+                            {"r_max", clip}};
+      if (o.Flag("values")) {
+        values.Set("values", RandomTable(shape, 0.5, config.seed + 1));
+      }
+      return values;
     },
 };
 
-constinit const EncodingInfo kKeyOffsetInfo = {
+namespace {
+
+constexpr Field kKeyOffsetFields[] = {
+    {.name = "rows",
+     .type = FieldType::kTable,
+     .shape = "[heads,] 2M - 1, D",
+     .sentence = "row (m - n) + M - 1 belongs to offset m - n"}};
+constexpr ParamTraining kKeyOffsetTraining[] = {
+    {.name = "rows", .start = Start::kXavier}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(KeyOffset) = {
     .name = "key-offset",
     .class_name = "KeyOffset",
     .title = "Keys offset by relative position",
     .formula = "s = scale q.(k + p_(m-n))",
+    .summary =
+        "f_k = W_K x_n + rows[m - n + M - 1]: Shaw's keys without clipping.",
     .paper = "Su et al., RoFormer, 2021 (equation 5, keys only)",
     .models = "none",
     .reference = Reference::kRelative,
@@ -151,13 +252,18 @@ constinit const EncodingInfo kKeyOffsetInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "no row past the trained offsets: refused",
     .picture = Picture::kScore,
-    .options = "",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader("key-offset", config).Done();
+    .fields = kKeyOffsetFields,
+    .training = kKeyOffsetTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<KeyOffset>(f.Table("rows"));
+    },
+    .settings = [](const Encoding& /*encoding*/) -> FieldValues { return {}; },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& /*options*/) -> FieldValues {
       CheckSize("the example's length", config.length);
-      return std::make_unique<KeyOffset>(
-          RandomTable({config.heads, 2 * config.length - 1, config.head_dim},
-                      0.5, config.seed));
+      return {{"rows", RandomTable({config.heads, 2 * config.length - 1,
+                                    config.head_dim},
+                                   0.5, config.seed)}};
     },
 };
 

@@ -101,11 +101,28 @@ Tensor Sinusoidal::ShiftMap(int64_t k) const {
   return map;
 }
 
-constinit const EncodingInfo kSineOnlyInfo = {
+namespace {
+
+constexpr Field kSinusoidalDimField = {.name = "dim",
+                                       .sentence = "channels of x [.., dim]"};
+constexpr Field kSineBase = {.name = "base",
+                             .type = FieldType::kReal,
+                             .fallback = "10000.0",
+                             .sentence = "of the frequencies base^(-j / dim)",
+                             .slider = kBaseSlider};
+constexpr Field kSineFields[] = {kSinusoidalDimField, kSineBase};
+constexpr Field kSineOptions[] = {kSineBase};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(SineOnly) = {
     .name = "sine",
     .class_name = "SineOnly",
     .title = "Sines without cosines",
     .formula = "x += sin(pos / base^(j/d))",
+    .summary =
+        "E[pos, j] = sin(pos / base^(j / dim)): the step before sines and "
+        "cosines in pairs.",
     .paper = "the step before Vaswani et al., 2017",
     .models = "none: shown failing",
     .reference = Reference::kAbsolute,
@@ -113,20 +130,54 @@ constinit const EncodingInfo kSineOnlyInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "a shift is no linear map",
     .picture = Picture::kEmbedding,
-    .options = "base",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("sine", config);
-      const double base = options.Number("base", 10000.0);
-      options.Done();
-      return std::make_unique<SineOnly>(config.head_dim, base);
+    .fields = kSineFields,
+    .options = kSineOptions,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<SineOnly>(f.Int("dim"), f.Real("base"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const SineOnly&>(encoding);
+      return {{"dim", e.dim()}, {"base", e.base()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"dim", config.head_dim}, {"base", o.Real("base")}};
     },
 };
 
-constinit const EncodingInfo kSinusoidalInfo = {
+namespace {
+
+constexpr Field kSinusoidalBase = BaseField("10000.0");
+// In the order of SinusoidLayout.
+constexpr Field kSinusoidLayout = {
+    .name = "layout",
+    .type = FieldType::kChoice,
+    .fallback = "interleaved",
+    .choices = "interleaved|halves|halves-inclusive",
+    .sentence =
+        "\"interleaved\" (sin at 2i, cos at 2i + 1), \"halves\" (all sines, "
+        "then all cosines: RoFormer) or \"halves-inclusive\" (halves with "
+        "base^(i / (dim / 2 - 1)): Whisper, M2M100)"};
+constexpr Field kOffset = {.name = "offset",
+                           .fallback = "0",
+                           .sentence = "added to every position",
+                           .slider = {-64, 64, 1}};
+constexpr Field kSinusoidalFields[] = {kSinusoidalDimField, kSinusoidalBase,
+                                       kSinusoidLayout, kOffset};
+constexpr Field kSinusoidalOptions[] = {kSinusoidalBase, kOffset,
+                                        kSinusoidLayout};
+constexpr std::string_view kSinusoidalVariants[] = {"layout=halves-inclusive"};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Sinusoidal) = {
     .name = "sinusoidal",
     .class_name = "Sinusoidal",
     .title = "Sinusoidal",
     .formula = "x += [sin(pos w_i), cos(pos w_i)], w_i = base^(-2i/d)",
+    .summary =
+        "Vaswani et al. (2017): sin and cos of (pos + offset) / base^(2i / "
+        "dim).",
     .paper = "Vaswani et al., Attention Is All You Need, 2017",
     .models = "Transformer, Marian, Whisper, M2M100",
     .reference = Reference::kAbsolute,
@@ -134,20 +185,30 @@ constinit const EncodingInfo kSinusoidalInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "defined at every length, but models degrade fast",
     .picture = Picture::kEmbedding,
-    .options = "base, offset, layout=interleaved|halves|halves-inclusive",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("sinusoidal", config);
-      SinusoidalOptions o;
-      o.base = options.Number("base", 10000.0);
-      o.offset = options.Integer("offset", 0);
-      const std::string layout =
-          options.Choice("layout", "interleaved",
-                         {"interleaved", "halves", "halves-inclusive"});
-      o.layout = layout == "interleaved" ? SinusoidLayout::kInterleaved
-                 : layout == "halves"    ? SinusoidLayout::kHalves
-                                         : SinusoidLayout::kHalvesInclusive;
-      options.Done();
-      return std::make_unique<Sinusoidal>(config.head_dim, o);
+    .fields = kSinusoidalFields,
+    .options = kSinusoidalOptions,
+    .variants = kSinusoidalVariants,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<Sinusoidal>(
+          f.Int("dim"),
+          SinusoidalOptions{.base = f.Real("base"),
+                            .layout = f.Choice<SinusoidLayout>("layout"),
+                            .offset = f.Int("offset")});
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Sinusoidal&>(encoding);
+      const SinusoidalOptions& options = e.options();
+      return {{"dim", e.dim()},
+              {"base", options.base},
+              {"layout", Enumerator(options.layout)},
+              {"offset", options.offset}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"dim", config.head_dim},
+              {"base", o.Real("base")},
+              {"layout", o.Word("layout")},
+              {"offset", o.Int("offset")}};
     },
 };
 

@@ -56,11 +56,51 @@ ParamGrads SwinBias::PullBack(const Shape&, const TermGrads& grads) const {
   return {{"table", d.Transposed(0, 1).To(DType::kF64)}};
 }
 
-constinit const EncodingInfo kSwinBiasInfo = {
+namespace {
+
+constexpr Field kClsField = {
+    .name = "cls",
+    .type = FieldType::kFlag,
+    .fallback = "False",
+    .sentence =
+        "position 0 is a [CLS] token and the table has three rows more "
+        "(BEiT)"};
+constexpr Field kSwinFields[] = {
+    {.name = "table",
+     .type = FieldType::kTable,
+     .shape = "(2 height - 1)(2 width - 1), heads",
+     .sentence = "as checkpoints store it"},
+    {.name = "height", .sentence = "of the window"},
+    {.name = "width",
+     .sentence = "of the window; positions are raster indices y * width + x"},
+    kClsField};
+constexpr Field kSwinOptions[] = {
+    {.name = "height",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "of the window; unless given, about the root of the length",
+     .slider = {1, 64, 1}},
+    {.name = "width",
+     .fallback = "None",
+     .optional = true,
+     .sentence = "of the window; unless given, the length over the height",
+     .slider = {1, 64, 1}},
+    kClsField};
+constexpr std::string_view kSwinVariants[] = {"cls=true"};
+constexpr ParamTraining kSwinTraining[] = {
+    {.name = "table", .start = Start::kNormal, .size = 0.1, .rate = kBiasRate}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(SwinBias) = {
     .name = "swin",
     .class_name = "SwinBias",
     .title = "Swin window bias",
     .formula = "s = scale q.k + B[h, (dy, dx)]",
+    .summary =
+        "Liu et al. (2021): s + table[(dy + height - 1)(2 width - 1) + dx + "
+        "width "
+        "- 1, h].",
     .paper = "Liu et al., Swin Transformer, 2021",
     .models = "Swin, BEiT",
     .reference = Reference::kRelative,
@@ -68,23 +108,34 @@ constinit const EncodingInfo kSwinBiasInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "the window is fixed",
     .picture = Picture::kBias,
-    .options = "height, width, cls=true|false",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("swin", config);
+    .fields = kSwinFields,
+    .options = kSwinOptions,
+    .variants = kSwinVariants,
+    .training = kSwinTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<SwinBias>(f.Table("table"), f.Int("height"),
+                                        f.Int("width"), f.Flag("cls"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const SwinBias&>(encoding);
+      return {{"height", e.height()}, {"width", e.width()}, {"cls", e.cls()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
       // A square that holds the example's length, as far as it can.
       int64_t side = 1;
       while ((side + 1) * (side + 1) <= config.length) ++side;
-      const int64_t height = options.Integer("height", side);
+      const int64_t height = o.IntOrNone("height").value_or(side);
       const int64_t width =
-          options.Integer("width", (config.length + side - 1) / side);
-      const bool cls = options.Flag("cls", false);
-      options.Done();
+          o.IntOrNone("width").value_or((config.length + side - 1) / side);
+      const bool cls = o.Flag("cls");
       CheckSize("swin option height", height);
       CheckSize("swin option width", width);
       const int64_t rows = (2 * height - 1) * (2 * width - 1) + (cls ? 3 : 0);
-      return std::make_unique<SwinBias>(
-          RandomTable({rows, config.heads}, 1.0, config.seed), height, width,
-          cls);
+      return {{"table", RandomTable({rows, config.heads}, 1.0, config.seed)},
+              {"height", height},
+              {"width", width},
+              {"cls", cls}};
     },
 };
 

@@ -42,11 +42,52 @@ ParamGrads T5Bias::PullBack(const Shape&, const TermGrads& grads) const {
   return {{"table", d.Transposed(0, 1).To(DType::kF64)}};
 }
 
-constinit const EncodingInfo kT5BiasInfo = {
+namespace {
+
+constexpr Field kMaxDistance = {
+    .name = "max_distance",
+    .fallback = "128",
+    .sentence = "offsets beyond it share the last bucket",
+    .slider = {4, 4096, 2, /*logarithmic=*/true},
+    .tied = Tied::kHalfLength};
+constexpr Field kT5Fields[] = {
+    {.name = "table",
+     .type = FieldType::kTable,
+     .shape = "buckets, heads",
+     .sentence = "as checkpoints store it"},
+    kMaxDistance,
+    {.name = "bidirectional",
+     .type = FieldType::kFlag,
+     .fallback = "False",
+     .sentence = "half of the buckets are for later keys"}};
+constexpr Field kT5Options[] = {
+    {.name = "buckets",
+     .fallback = "32",
+     .sentence = "rows of the table",
+     .slider = {4, 256, 2, /*logarithmic=*/true},
+     // Exact buckets must end before max_distance.
+     .tied = Tied::kHalfShortLength},
+    kMaxDistance,
+    {.name = "bidirectional",
+     .type = FieldType::kFlag,
+     .fallback = "True",
+     .sentence = "half of the buckets are for later keys",
+     .tied = Tied::kBothWays}};
+constexpr std::string_view kT5Variants[] = {"bidirectional=false"};
+constexpr ParamTraining kT5Training[] = {
+    {.name = "table", .start = Start::kNormal, .size = 0.1, .rate = kBiasRate}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(T5Bias) = {
     .name = "t5",
     .class_name = "T5Bias",
     .title = "T5 bucketed bias",
     .formula = "s = scale q.k + B[h, bucket(m - n)]",
+    .summary =
+        "Raffel et al. (2020): s + table[bucket(n - m), h]. The scale stays 1 "
+        "/ "
+        "sqrt(D) unless the call gives another; T5 itself passes scale=1.",
     .paper =
         "Raffel et al., Exploring the Limits of Transfer Learning with a "
         "Unified Text-to-Text Transformer, 2020",
@@ -56,17 +97,27 @@ constinit const EncodingInfo kT5BiasInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "all offsets beyond max_distance share one bucket",
     .picture = Picture::kBias,
-    .options = "buckets, max_distance, bidirectional=true|false",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("t5", config);
-      const int64_t buckets = options.Integer("buckets", 32);
-      const int64_t max_distance = options.Integer("max_distance", 128);
-      const bool bidirectional = options.Flag("bidirectional", true);
-      options.Done();
+    .fields = kT5Fields,
+    .options = kT5Options,
+    .variants = kT5Variants,
+    .training = kT5Training,
+    .shared_by_layers = true,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<T5Bias>(f.Table("table"), f.Int("max_distance"),
+                                      f.Flag("bidirectional"));
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const T5Bias&>(encoding);
+      return {{"max_distance", e.max_distance()},
+              {"bidirectional", e.bidirectional()}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      const int64_t buckets = o.Int("buckets");
       CheckSize("t5 option buckets", buckets);
-      return std::make_unique<T5Bias>(
-          RandomTable({buckets, config.heads}, 1.0, config.seed), max_distance,
-          bidirectional);
+      return {{"table", RandomTable({buckets, config.heads}, 1.0, config.seed)},
+              {"max_distance", o.Int("max_distance")},
+              {"bidirectional", o.Flag("bidirectional")}};
     },
 };
 

@@ -39,13 +39,18 @@ Tensor TransformerXL::SinusoidalKeys(const Tensor& w_r, int64_t reach) {
   const int64_t rows = static_cast<int64_t>(offsets.size());
   const Tensor s =
       Sinusoidal(model, {.layout = SinusoidLayout::kHalves}).Embed(offsets);
+  const Tensor w = w_r.To(DType::kF64);
+  const double* weights = w.Data<double>();
+  const double* sinusoids = s.Data<double>();
   Tensor r = Tensor::Zeros(DType::kF64, {heads, rows, dim});
   double* out = r.MutableData<double>();
   for (int64_t h = 0; h < heads; ++h) {
     for (int64_t o = 0; o < rows; ++o) {
       for (int64_t d = 0; d < dim; ++d) {
         double sum = 0.0;
-        for (int64_t e = 0; e < model; ++e) sum += w_r.At(h, d, e) * s.At(o, e);
+        for (int64_t e = 0; e < model; ++e) {
+          sum += weights[(h * dim + d) * model + e] * sinusoids[o * model + e];
+        }
         out[(h * rows + o) * dim + d] = sum;
       }
     }
@@ -109,11 +114,36 @@ ParamGrads TransformerXL::PullBack(const Shape& shape,
   return {{"r", d_r}, {"u", LikeParam(grads.k_table, u_)}, {"v", d_v}};
 }
 
-constinit const EncodingInfo kTransformerXLInfo = {
+namespace {
+
+constexpr Field kTransformerXlFields[] = {
+    {.name = "r",
+     .type = FieldType::kTable,
+     .shape = "heads, 2M - 1, D",
+     .sentence = "relative keys; row (m - n) + M - 1 belongs to offset m - n"},
+    {.name = "u",
+     .type = FieldType::kTable,
+     .shape = "heads, D",
+     .sentence = "joins the query against keys"},
+    {.name = "v",
+     .type = FieldType::kTable,
+     .shape = "heads, D",
+     .sentence = "joins the query against relative keys"}};
+// Models train the projection of sinusoids that makes the rows, so they have a
+// row for any offset.
+constexpr ParamTraining kTransformerXlTraining[] = {
+    {.name = "r", .start = Start::kXavier, .projection = "w_r"},
+    {.name = "u", .start = Start::kNormal, .size = 0.02},
+    {.name = "v", .start = Start::kNormal, .size = 0.02}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(TransformerXL) = {
     .name = "transformer-xl",
     .class_name = "TransformerXL",
     .title = "Transformer-XL",
     .formula = "s = scale (q.k + q.R_(m-n) + u.k + v.R_(m-n))",
+    .summary = "Dai et al. (2019): (q_i + u).k_j + (q_i + v).r[m - n + M - 1].",
     .paper = "Dai et al., Transformer-XL, 2019",
     .models = "Transformer-XL, XLNet",
     .reference = Reference::kRelative,
@@ -121,18 +151,23 @@ constinit const EncodingInfo kTransformerXLInfo = {
     .extrapolates = Extrapolates::kPartly,
     .extrapolation_note = "sinusoids of the offset go on; given tables end",
     .picture = Picture::kScore,
-    .options = "",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader("transformer-xl", config).Done();
+    .fields = kTransformerXlFields,
+    .training = kTransformerXlTraining,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<TransformerXL>(f.Table("r"), f.Table("u"),
+                                             f.Table("v"));
+    },
+    .settings = [](const Encoding& /*encoding*/) -> FieldValues { return {}; },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& /*options*/) -> FieldValues {
       CheckSize("the example's length", config.length);
       const int64_t model = 64;
       const Tensor w_r = RandomTable({config.heads, config.head_dim, model},
                                      0.125, config.seed);
       const std::vector<int64_t> vector = {config.heads, config.head_dim};
-      return std::make_unique<TransformerXL>(
-          TransformerXL::SinusoidalKeys(w_r, config.length),
-          RandomTable(vector, 0.5, config.seed + 1),
-          RandomTable(vector, 0.5, config.seed + 2));
+      return {{"r", TransformerXL::SinusoidalKeys(w_r, config.length)},
+              {"u", RandomTable(vector, 0.5, config.seed + 1)},
+              {"v", RandomTable(vector, 0.5, config.seed + 2)}};
     },
 };
 

@@ -140,11 +140,64 @@ ParamGrads Tupe::PullBack(const Shape&, const TermGrads& grads) const {
   return out;
 }
 
-constinit const EncodingInfo kTupeInfo = {
+namespace {
+
+constexpr Field kTupeFields[] = {
+    {.name = "q_pos",
+     .type = FieldType::kTable,
+     .shape = "heads, L, E",
+     .sentence = "projected positions p U_q of the queries"},
+    {.name = "k_pos",
+     .type = FieldType::kTable,
+     .shape = "heads, L, E",
+     .sentence = "projected positions p U_k of the keys"},
+    {.name = "bias",
+     .type = FieldType::kTable,
+     .fallback = "None",
+     .shape = "heads, 2M - 1",
+     .optional = true,
+     .sentence = "by offset; None is TUPE-A"},
+    {.name = "cls",
+     .type = FieldType::kTable,
+     .fallback = "None",
+     .shape = "heads, 2",
+     .optional = true,
+     .sentence = "resets the position part of cls_position: where it attends, "
+                 "and where it is attended to"},
+    {.name = "cls_position", .fallback = "0", .sentence = "of the [CLS] token"},
+    {.name = "buckets",
+     .type = FieldType::kObject,
+     .fallback = "None",
+     .optional = true,
+     .by_name = true,
+     .sentence = "for copies of a Tupe whose bias is not by offset"}};
+constexpr Field kTupeOptions[] = {
+    {.name = "bias",
+     .type = FieldType::kFlag,
+     .fallback = "True",
+     .sentence = "a bias by bucket of the offset"},
+    {.name = "cls",
+     .type = FieldType::kFlag,
+     .fallback = "False",
+     .sentence = "position 0 is a [CLS] token"}};
+constexpr std::string_view kTupeVariants[] = {"bias=false", "cls=true"};
+constexpr ParamTraining kTupeTraining[] = {
+    {.name = "q_pos", .start = Start::kXavier},
+    {.name = "k_pos", .start = Start::kXavier},
+    {.name = "bias", .start = Start::kNormal, .size = 0.1, .rate = kBiasRate},
+    {.name = "cls", .start = Start::kNormal, .size = 0.1, .rate = kBiasRate}};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(Tupe) = {
     .name = "tupe",
     .class_name = "Tupe",
     .title = "TUPE (untied positions)",
     .formula = "s = (q.k + (p_m Uq).(p_n Uk)) / sqrt(2d) + b_(m-n)",
+    .summary =
+        "Ke et al. (2021): (q_i.k_j + q_pos[m].k_pos[n]) / sqrt(2D) + bias[h, "
+        "m - "
+        "n].",
     .paper =
         "Ke et al., Rethinking Positional Encoding in Language "
         "Pre-training, 2021",
@@ -154,23 +207,45 @@ constinit const EncodingInfo kTupeInfo = {
     .extrapolates = Extrapolates::kNo,
     .extrapolation_note = "no row past the trained length: refused",
     .picture = Picture::kScore,
-    .options = "bias=true|false, cls=true|false",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("tupe", config);
-      const bool bias = options.Flag("bias", true);
-      const bool cls = options.Flag("cls", false);
-      options.Done();
+    .fields = kTupeFields,
+    .options = kTupeOptions,
+    .variants = kTupeVariants,
+    .training = kTupeTraining,
+    .shared_by_layers = true,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      TupeOptions options;
+      options.bias = f.Table("bias");
+      options.cls = f.Table("cls");
+      options.cls_position = f.Int("cls_position");
+      options.buckets = f.Other<std::optional<BucketMap>>("buckets");
+      return std::make_unique<Tupe>(f.Table("q_pos"), f.Table("k_pos"),
+                                    options);
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const Tupe&>(encoding);
+      FieldValues values = {{"cls_position", e.options().cls_position}};
+      if (e.options().buckets) {
+        values.Set("buckets", Object{e.options().buckets});
+      }
+      return values;
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
       CheckSize("the example's length", config.length);
       const std::vector<int64_t> rows = {config.heads, config.length,
                                          config.head_dim};
-      TupeOptions o;
-      if (bias) {
-        o.bias = RandomTable({config.heads, 32}, 0.5, config.seed + 2);
-        o.buckets = BucketMap::T5(32, 128, /*bidirectional=*/true);
+      FieldValues values = {{"q_pos", RandomTable(rows, 0.5, config.seed)},
+                            {"k_pos", RandomTable(rows, 0.5, config.seed + 1)}};
+      if (o.Flag("bias")) {
+        values.Set("bias",
+                   RandomTable({config.heads, 32}, 0.5, config.seed + 2));
+        values.Set("buckets", Object{std::optional<BucketMap>(BucketMap::T5(
+                                  32, 128, /*bidirectional=*/true))});
       }
-      if (cls) o.cls = RandomTable({config.heads, 2}, 0.5, config.seed + 3);
-      return std::make_unique<Tupe>(RandomTable(rows, 0.5, config.seed),
-                                    RandomTable(rows, 0.5, config.seed + 1), o);
+      if (o.Flag("cls")) {
+        values.Set("cls", RandomTable({config.heads, 2}, 0.5, config.seed + 3));
+      }
+      return values;
     },
 };
 

@@ -41,11 +41,39 @@ Lowered XPos::Lower(const Shape& shape) const {
   return lowered;
 }
 
-constinit const EncodingInfo kXPosInfo = {
+namespace {
+
+constexpr Field kXposBase = BaseField("10000.0");
+constexpr Field kScaleBase = {.name = "scale_base",
+                              .type = FieldType::kReal,
+                              .fallback = "512.0",
+                              .sentence = "offsets over which pairs fade",
+                              .slider = {2, 8192, 2, /*logarithmic=*/true},
+                              .tied = Tied::kHalfLength};
+constexpr Field kGamma = {.name = "gamma",
+                          .type = FieldType::kReal,
+                          .fallback = "0.4",
+                          .sentence = "how evenly pairs fade",
+                          .slider = {0, 2, 0.1}};
+constexpr Field kXposFields[] = {
+    {.name = "head_dim", .sentence = "channels of a head"},
+    kLayoutField,
+    kXposBase,
+    kScaleBase,
+    kGamma};
+constexpr Field kXposOptions[] = {kLayoutOption, kXposBase, kScaleBase, kGamma};
+
+}  // namespace
+
+LOCUS_DESCRIPTOR(XPos) = {
     .name = "xpos",
     .class_name = "XPos",
     .title = "xPos (rotation with decay)",
     .formula = "s = scale sum_p zeta_p^((m-n)/b) (R_m q)_p.(R_n k)_p",
+    .summary =
+        "Sun et al. (2022): RoPE whose pairs also decay with the offset, ((2i "
+        "/ D "
+        "+ gamma) / (1 + gamma))^((m - n) / scale_base).",
     .paper = "Sun et al., A Length-Extrapolatable Transformer, 2022",
     .models = "RetNet, TorchScale",
     .reference = Reference::kRelative,
@@ -53,16 +81,31 @@ constinit const EncodingInfo kXPosInfo = {
     .extrapolates = Extrapolates::kYes,
     .extrapolation_note = "fast pairs fade with the offset",
     .picture = Picture::kRotation,
-    .options = "layout=interleaved|halves, base, scale_base, gamma",
-    .example = [](const ExampleConfig& config) -> std::unique_ptr<Encoding> {
-      OptionReader options("xpos", config);
-      const PairLayout layout = LayoutOption(options);
-      XPosOptions o;
-      o.base = options.Number("base", 10000.0);
-      o.scale_base = options.Number("scale_base", 512.0);
-      o.gamma = options.Number("gamma", 0.4);
-      options.Done();
-      return std::make_unique<XPos>(config.head_dim, layout, o);
+    .fields = kXposFields,
+    .options = kXposOptions,
+    .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
+      return std::make_unique<XPos>(
+          f.Int("head_dim"), f.Choice<PairLayout>("layout"),
+          XPosOptions{.base = f.Real("base"),
+                      .scale_base = f.Real("scale_base"),
+                      .gamma = f.Real("gamma")});
+    },
+    .settings = [](const Encoding& encoding) -> FieldValues {
+      const auto& e = static_cast<const XPos&>(encoding);
+      const XPosOptions& options = e.options();
+      return {{"head_dim", e.head_dim()},
+              {"layout", Enumerator(e.layout())},
+              {"base", options.base},
+              {"scale_base", options.scale_base},
+              {"gamma", options.gamma}};
+    },
+    .sample = [](const ExampleConfig& config,
+                 const FieldValues& o) -> FieldValues {
+      return {{"head_dim", config.head_dim},
+              {"layout", o.Word("layout")},
+              {"base", o.Real("base")},
+              {"scale_base", o.Real("scale_base")},
+              {"gamma", o.Real("gamma")}};
     },
 };
 

@@ -57,7 +57,9 @@ const std::map<std::string, std::string> kTheory = {
     {"swin", "yyy yyy -ny -nn"},
     // Orthogonal, relative, with a decaying bound.
     {"rope", "yyy yyy -yy yyy"},
+    {"rope-learned", "yyy yyy -yy yyy"},
     {"rope-2d", "yyy yyy -yy yyy"},
+    {"rope-mixed", "yyy yyy -yy yyy"},
     {"mrope", "yyy yyy -yy yyy"},
     // Scales q and k apart from turning them.
     {"xpos", "yyy yyy -yy nyy"},

@@ -182,9 +182,9 @@ TEST(RopeTest, SoftmaxFactorAndTemperatureStayApart) {
   const Terms terms = rope.Lower(Shape::SelfAttention(1, 8, 4)).terms;
   EXPECT_EQ(terms.rotate->gain, 1.0);
   EXPECT_NEAR(terms.scale.scale, 1.7 / std::sqrt(8.0), kPaperTolerance);
-  EXPECT_EQ(terms.scale.At(2), terms.scale.scale);
-  EXPECT_NEAR(terms.scale.At(3) / terms.scale.scale, 1.0 + 0.1 * std::log(2.0),
-              kPaperTolerance);
+  EXPECT_EQ(terms.scale.At(0, 2), terms.scale.scale);
+  EXPECT_NEAR(terms.scale.At(0, 3) / terms.scale.scale,
+              1.0 + 0.1 * std::log(2.0), kPaperTolerance);
 }
 
 // inv_freq, the angle and cos / sin in float32, as the Hugging Face code has
