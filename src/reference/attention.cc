@@ -1,10 +1,12 @@
 // The algebra of terms.h, one pair at a time, in float64.
 //
-//   s_ij = scale_i * ( rot(q_i).rot(k_j) + a_i.c_j + q_i.Tq[b] + k_j.Tk[b] )
-//          + B[h, b]
+//   s_ij = scale_i * ( rot(q_i).rot(k_j) + a_i.c_j + r_i.Tq[b] + k_j.Tk[b] )
+//          + B[h, b] + K[h, j] + M[h, i, j]
 //   c_ij = cap * tanh(s_ij / cap)
-//   p_ij = exp(c_ij - lse_i),   lse_i = log sum_j exp(c_ij)
-//   o_i  = sum_j p_ij (v_j + Tv[b])
+//   p_ij = exp(c_ij - lse_i),   lse_i = log( exp(z_h) + sum_j exp(c_ij) )
+//   o_i  = unrot_m( sum_j w_ij p_ij (rot_n(v_j) + Tv[b]) )
+//
+// with w_ij = 1 / (1 - rate), or 0 where a weight is dropped.
 #include <cmath>
 #include <limits>
 
@@ -12,6 +14,7 @@
 #include "core/threads.h"
 #include "locus/reference.h"
 #include "terms/call.h"
+#include "terms/dropout.h"
 
 namespace locus::reference {
 namespace {
@@ -53,6 +56,32 @@ double* GradRow(Tensor& grad, const Table& table, int64_t h, int64_t row) {
   return grad.MutableData<double>() + table.At(h, row);
 }
 
+// An operand [B or 1, H or 1, ...] in float64, or nothing.
+struct Operand {
+  explicit Operand(const Tensor& t) {
+    if (!t.defined()) return;
+    data = t.To(DType::kF64);
+  }
+  bool present() const { return data.defined(); }
+  // Where [b, h, i, j], or [b, h, j] for rank 3, lies.
+  int64_t At(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    const auto pick = [this](int axis, int64_t at) {
+      return data.size(axis) == 1 ? 0 : at;
+    };
+    int64_t at = pick(0, b) * data.size(1) + pick(1, h);
+    if (data.rank() == 4) at = at * data.size(2) + pick(2, i);
+    return at * data.size(-1) + pick(-1, j);
+  }
+  double operator()(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return present() ? data.Data<double>()[At(b, h, i, j)] : 0.0;
+  }
+
+  Tensor data;
+};
+
+enum class Side { kQuery, kKey };
+enum class Direction { kForth, kBack };
+
 // A call with everything in float64: what both directions share.
 class Problem {
  public:
@@ -62,10 +91,18 @@ class Problem {
         mask(sizes, options),
         terms(terms),
         softcap(options.softcap),
+        dropout(options.dropout),
         q(q.To(DType::kF64)),
         k(k.To(DType::kF64)),
-        v(v.To(DType::kF64)) {
+        v(v.To(DType::kF64)),
+        table_queries(options.table_queries.defined()
+                          ? options.table_queries.To(DType::kF64)
+                          : this->q),
+        key_bias(options.key_bias),
+        pair_bias(options.pair_bias),
+        sinks(options.sinks) {
     CheckScale(terms, options);
+    CheckTableQueries(terms, options);
     Validate(terms, mask.ShapeOf(sizes, options));
     if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
       Fail("the value table {} does not match v {}",
@@ -78,8 +115,55 @@ class Problem {
     if (terms.q_table) tq = Table(terms.q_table->rows);
     if (terms.k_table) tk = Table(terms.k_table->rows);
     if (terms.v_table) tv = Table(terms.v_table->rows);
-    rq = Rotated(this->q, sizes.q_heads, sizes.q_len, /*is_query=*/true);
-    rk = Rotated(this->k, sizes.kv_heads, sizes.k_len, /*is_query=*/false);
+    rq = this->q.ToVector();
+    rk = this->k.ToVector();
+    rv = this->v.ToVector();
+    if (terms.rotate) {
+      Rotate(*terms.rotate, Side::kQuery, Direction::kForth, rq);
+      Rotate(*terms.rotate, Side::kKey, Direction::kForth, rk);
+      SetDecays(*terms.rotate);
+    }
+    if (terms.rotate_values) {
+      Rotate(terms.rotate_values->rotation, Side::kKey, Direction::kForth, rv);
+    }
+  }
+
+  // Rotates rows [B, heads, length, D or Dv] of queries or keys by their
+  // positions:
+  //   (x0, x1) -> (x0 cos - x1 sin, x0 sin + x1 cos),
+  // or by the transpose of that, which takes gradients and outputs back.
+  void Rotate(const Rotation& r, Side side, Direction direction,
+              std::vector<double>& rows) const {
+    const bool query = side == Side::kQuery;
+    const int64_t heads = query ? sizes.q_heads : sizes.kv_heads;
+    const int64_t length = query ? sizes.q_len : sizes.k_len;
+    const int64_t tokens = sizes.batch * heads * length;
+    if (tokens == 0) return;
+    const int64_t dim = static_cast<int64_t>(rows.size()) / tokens;
+    const size_t pairs = static_cast<size_t>(r.NumPairs());
+    std::vector<double> cos(pairs), sin(pairs);
+    for (int64_t b = 0; b < sizes.batch; ++b) {
+      for (int64_t i = 0; i < length; ++i) {
+        r.CosSin(query ? mask.QPos(b, i) : mask.KPos(b, i), cos.data(),
+                 sin.data());
+        for (int64_t h = 0; h < heads; ++h) {
+          double* row = rows.data() + ((b * heads + h) * length + i) * dim;
+          for (size_t p = 0; p < pairs; ++p) {
+            double& x0 = row[r.FirstOfPair(static_cast<int64_t>(p))];
+            double& x1 = row[r.SecondOfPair(static_cast<int64_t>(p))];
+            const double s = direction == Direction::kForth ? sin[p] : -sin[p];
+            const double rotated = x0 * cos[p] - x1 * s;
+            x1 = x0 * s + x1 * cos[p];
+            x0 = rotated;
+          }
+        }
+      }
+    }
+  }
+
+  // Whether outputs are rotated back at the query.
+  bool RotatesBack() const {
+    return terms.rotate_values && terms.rotate_values->relative;
   }
 
   int64_t KvHead(int64_t h) const {
@@ -95,6 +179,10 @@ class Problem {
   int64_t VAt(int64_t b, int64_t h, int64_t j) const {
     return ((b * sizes.kv_heads + KvHead(h)) * sizes.k_len + j) *
            sizes.value_dim;
+  }
+  // r_i, the left operand of the query table.
+  int64_t TableQueryAt(int64_t b, int64_t h, int64_t i) const {
+    return ((b * sizes.q_heads + h) * sizes.q_len + i) * table_queries.size(3);
   }
   int64_t OutAt(int64_t b, int64_t h, int64_t i) const {
     return ((b * sizes.q_heads + h) * sizes.q_len + i) * sizes.value_dim;
@@ -136,8 +224,8 @@ class Problem {
     }
   }
 
-  // s_ij
-  double Score(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  // What s_ij is scale_i times of.
+  double Dots(int64_t b, int64_t h, int64_t i, int64_t j) const {
     const int64_t m = mask.QPos(b, i);
     const int64_t n = mask.KPos(b, j);
     double dots = RotatedDot(b, h, i, j);
@@ -146,15 +234,32 @@ class Problem {
     }
     if (terms.q_table) {
       const int32_t bucket = terms.q_table->buckets(m, n);
-      dots += Dot(q.Data<double>() + QAt(b, h, i), tq.Row(h, bucket), tq.dim);
+      dots += Dot(table_queries.Data<double>() + TableQueryAt(b, h, i),
+                  tq.Row(h, bucket), tq.dim);
     }
     if (terms.k_table) {
       const int32_t bucket = terms.k_table->buckets(m, n);
       dots += Dot(k.Data<double>() + KAt(b, h, j), tk.Row(h, bucket), tk.dim);
     }
-    double s = terms.scale.At(m) * dots;
-    if (terms.bias) s += BiasAt(*terms.bias, h, m, n);
-    return s;
+    return dots;
+  }
+
+  // s_ij
+  double Score(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    const int64_t m = mask.QPos(b, i);
+    double s = terms.scale.At(h, m) * Dots(b, h, i, j);
+    if (terms.bias) s += BiasAt(*terms.bias, h, m, mask.KPos(b, j));
+    return s + key_bias(b, h, i, j) + pair_bias(b, h, i, j);
+  }
+
+  // z_h, or -inf.
+  double Sink(int64_t h) const { return sinks.defined() ? sinks.At(h) : -kInf; }
+
+  // w_ij
+  double Kept(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (dropout.rate == 0.0) return 1.0;
+    const int64_t hash = DropoutRow(dropout, b, h, i).Hash(j);
+    return hash < DropoutLimit(dropout) ? DropoutGain(dropout) : 0.0;
   }
 
   double Capped(double s) const {
@@ -165,16 +270,16 @@ class Problem {
   double Probabilities(int64_t b, int64_t h, int64_t i,
                        std::vector<double>& capped,
                        std::vector<double>& p) const {
-    double max = -kInf;
+    double max = Sink(h);
     for (int64_t j = 0; j < sizes.k_len; ++j) {
       const size_t at = static_cast<size_t>(j);
-      capped[at] = mask.Visible(b, i, j) ? Capped(Score(b, h, i, j)) : -kInf;
+      capped[at] = mask.Visible(b, h, i, j) ? Capped(Score(b, h, i, j)) : -kInf;
       // A NaN becomes the maximum and stays it, so that the row is NaN.
       if (!(capped[at] <= max) && !std::isnan(max)) max = capped[at];
     }
     std::fill(p.begin(), p.end(), 0.0);
     if (max == -kInf) return -kInf;
-    double sum = 0.0;
+    double sum = std::exp(Sink(h) - max);
     for (size_t j = 0; j < p.size(); ++j) {
       if (capped[j] != -kInf) p[j] = std::exp(capped[j] - max);
       sum += p[j];
@@ -187,44 +292,22 @@ class Problem {
   CallMask mask;
   const Terms& terms;
   std::optional<double> softcap;
-  Tensor q, k, v;
-  std::vector<double> rq, rk;  // rotated
+  Dropout dropout;
+  Tensor q, k, v, table_queries;
+  Operand key_bias, pair_bias;
+  Tensor sinks;
+  std::vector<double> rq, rk, rv;  // rotated
   Table a, c, tq, tk, tv;
 
  private:
-  std::vector<double> Rotated(const Tensor& x, int64_t heads, int64_t length,
-                              bool is_query) {
-    std::vector<double> out = x.ToVector();
-    if (!terms.rotate) return out;
-    const Rotation& r = *terms.rotate;
-    const size_t pairs = static_cast<size_t>(r.NumPairs());
-    std::vector<double> cos(pairs), sin(pairs);
-    for (int64_t b = 0; b < sizes.batch; ++b) {
-      for (int64_t i = 0; i < length; ++i) {
-        r.CosSin(is_query ? mask.QPos(b, i) : mask.KPos(b, i), cos.data(),
-                 sin.data());
-        for (int64_t h = 0; h < heads; ++h) {
-          double* row =
-              out.data() + ((b * heads + h) * length + i) * sizes.head_dim;
-          for (size_t p = 0; p < pairs; ++p) {
-            double& x0 = row[r.FirstOfPair(static_cast<int64_t>(p))];
-            double& x1 = row[r.SecondOfPair(static_cast<int64_t>(p))];
-            const double rotated = x0 * cos[p] - x1 * sin[p];
-            x1 = x0 * sin[p] + x1 * cos[p];
-            x0 = rotated;
-          }
-        }
-      }
+  void SetDecays(const Rotation& r) {
+    if (r.log_decay.empty()) return;
+    decay_.assign(static_cast<size_t>(sizes.head_dim), 0.0);
+    for (int64_t p = 0; p < r.NumPairs(); ++p) {
+      const double decay = r.log_decay[static_cast<size_t>(p)];
+      decay_[static_cast<size_t>(r.FirstOfPair(p))] = decay;
+      decay_[static_cast<size_t>(r.SecondOfPair(p))] = decay;
     }
-    if (!r.log_decay.empty() && decay_.empty()) {
-      decay_.assign(static_cast<size_t>(sizes.head_dim), 0.0);
-      for (size_t p = 0; p < pairs; ++p) {
-        const int64_t pair = static_cast<int64_t>(p);
-        decay_[static_cast<size_t>(r.FirstOfPair(pair))] = r.log_decay[p];
-        decay_[static_cast<size_t>(r.SecondOfPair(pair))] = r.log_decay[p];
-      }
-    }
-    return out;
   }
 
   std::vector<double> decay_;  // by channel; empty: none
@@ -264,42 +347,35 @@ void AddBiasGrad(const Bias& bias, int64_t h, int64_t m, int64_t n, double g,
   }
 }
 
-// Turns gradients of rotated rows into gradients of the rows: the transpose of
-//   (x0, x1) -> (x0 cos - x1 sin, x0 sin + x1 cos).
-void AddUnrotated(const Problem& p, const std::vector<double>& d_rotated,
-                  int64_t heads, int64_t length, bool is_query, Tensor& d_x) {
-  double* out = d_x.MutableData<double>();
-  const int64_t dim = p.sizes.head_dim;
-  if (!p.terms.rotate) {
-    Axpy(1.0, d_rotated.data(), out, static_cast<int64_t>(d_rotated.size()));
-    return;
-  }
+// Adds the gradient of the frequencies from rotated rows and their gradients:
+//   x0' = gain (x0 cos - x1 sin), x1' = gain (x0 sin + x1 cos)
+//     => d_angle = d_x1' x0' - d_x0' x1',  d_theta += d_angle * coordinate
+void AddThetaGrad(const Problem& p, const std::vector<double>& rotated,
+                  const std::vector<double>& d_rotated, Side side,
+                  std::vector<double>& d_theta) {
   const Rotation& r = *p.terms.rotate;
-  std::vector<bool> rotates(static_cast<size_t>(dim), false);
-  const size_t pairs = static_cast<size_t>(r.NumPairs());
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    rotates[static_cast<size_t>(r.FirstOfPair(static_cast<int64_t>(pair)))] =
-        true;
-    rotates[static_cast<size_t>(r.SecondOfPair(static_cast<int64_t>(pair)))] =
-        true;
-  }
-  std::vector<double> cos(pairs), sin(pairs);
-  for (int64_t b = 0; b < p.sizes.batch; ++b) {
-    for (int64_t i = 0; i < length; ++i) {
-      r.CosSin(is_query ? p.mask.QPos(b, i) : p.mask.KPos(b, i), cos.data(),
-               sin.data());
-      for (int64_t h = 0; h < heads; ++h) {
-        const int64_t at = ((b * heads + h) * length + i) * dim;
-        const double* g = d_rotated.data() + at;
-        for (int64_t d = 0; d < dim; ++d) {
-          if (!rotates[static_cast<size_t>(d)]) out[at + d] += g[d];
-        }
-        for (size_t pair = 0; pair < pairs; ++pair) {
-          const int64_t d0 = r.FirstOfPair(static_cast<int64_t>(pair));
-          const int64_t d1 = r.SecondOfPair(static_cast<int64_t>(pair));
-          out[at + d0] += g[d0] * cos[pair] + g[d1] * sin[pair];
-          out[at + d1] += -g[d0] * sin[pair] + g[d1] * cos[pair];
-        }
+  const CallSizes& s = p.sizes;
+  const bool query = side == Side::kQuery;
+  const int64_t heads = query ? s.q_heads : s.kv_heads;
+  const int64_t length = query ? s.q_len : s.k_len;
+  for (int64_t row = 0; row < s.batch * heads * length; ++row) {
+    const int64_t b = row / (heads * length), i = row % length;
+    const int64_t position = query ? p.mask.QPos(b, i) : p.mask.KPos(b, i);
+    const double* x = rotated.data() + row * s.head_dim;
+    const double* d = d_rotated.data() + row * s.head_dim;
+    for (int64_t pair = 0; pair < r.NumPairs(); ++pair) {
+      const int64_t c0 = r.FirstOfPair(pair), c1 = r.SecondOfPair(pair);
+      // What nobody saw may be anything: 0 * NaN is NaN.
+      if (d[c0] == 0.0 && d[c1] == 0.0) continue;
+      const double d_angle = d[c1] * x[c0] - d[c0] * x[c1];
+      if (!r.Mixed()) {
+        d_theta[static_cast<size_t>(pair)] +=
+            d_angle * r.Shifted(r.AxisOf(pair), position);
+        continue;
+      }
+      for (int64_t a = 0; a < r.NumAxes(); ++a) {
+        d_theta[static_cast<size_t>(pair * r.NumAxes() + a)] +=
+            d_angle * r.Shifted(a, position);
       }
     }
   }
@@ -311,26 +387,33 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   const Terms& terms, const AttentionOptions& options) {
   const Problem p(q, k, v, terms, options);
   const CallSizes& s = p.sizes;
-  Forward f{.out = Tensor::Zeros(DType::kF64,
-                                 {s.batch, s.q_heads, s.q_len, s.value_dim}),
-            .lse = Tensor::Zeros(DType::kF64, {s.batch, s.q_heads, s.q_len})};
-  double* out = f.out.MutableData<double>();
+  Forward f{.lse = Tensor::Zeros(DType::kF64, {s.batch, s.q_heads, s.q_len})};
+  if (options.return_weights) {
+    f.weights =
+        Tensor::Zeros(DType::kF64, {s.batch, s.q_heads, s.q_len, s.k_len});
+  }
+  std::vector<double> out(
+      static_cast<size_t>(s.batch * s.q_heads * s.q_len * s.value_dim));
   double* lse = f.lse.MutableData<double>();
-  const double* values = p.v.Data<double>();
   std::vector<double> capped(static_cast<size_t>(s.k_len));
   std::vector<double> prob(static_cast<size_t>(s.k_len));
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
         CheckInterrupt();
-        lse[(b * s.q_heads + h) * s.q_len + i] =
-            p.Probabilities(b, h, i, capped, prob);
-        double* o = out + p.OutAt(b, h, i);
+        const int64_t row = (b * s.q_heads + h) * s.q_len + i;
+        lse[row] = p.Probabilities(b, h, i, capped, prob);
+        double* o = out.data() + p.OutAt(b, h, i);
         for (int64_t j = 0; j < s.k_len; ++j) {
-          if (!p.mask.Visible(b, i, j)) continue;
-          const double p_ij = prob[static_cast<size_t>(j)];
-          // o_i += p_ij (v_j + Tv[b])
-          Axpy(p_ij, values + p.VAt(b, h, j), o, s.value_dim);
+          if (!p.mask.Visible(b, h, i, j)) continue;
+          const double kept = p.Kept(b, h, i, j);
+          const double p_ij = kept * prob[static_cast<size_t>(j)];
+          if (f.weights.defined()) {
+            f.weights.MutableData<double>()[row * s.k_len + j] = p_ij;
+          }
+          if (kept == 0.0) continue;
+          // u_i += w_ij p_ij (rot_n(v_j) + Tv[b])
+          Axpy(p_ij, p.rv.data() + p.VAt(b, h, j), o, s.value_dim);
           if (terms.v_table) {
             const int32_t bucket =
                 terms.v_table->buckets(p.mask.QPos(b, i), p.mask.KPos(b, j));
@@ -340,14 +423,22 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
       }
     }
   }
+  if (p.RotatesBack()) {
+    p.Rotate(terms.rotate_values->rotation, Side::kQuery, Direction::kBack,
+             out);
+  }
+  f.out =
+      Tensor::From({s.batch, s.q_heads, s.q_len, s.value_dim}, std::move(out));
   return f;
 }
 
 Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
                            const Tensor& k, const Tensor& v, const Terms& terms,
-                           const AttentionOptions& options) {
+                           const AttentionOptions& options,
+                           const BackwardOptions& backward) {
   const Problem p(q, k, v, terms, options);
   const CallSizes& s = p.sizes;
+  CheckBackward(s, options, backward);
   if (d_out.shape() !=
       std::vector<int64_t>{s.batch, s.q_heads, s.q_len, s.value_dim}) {
     Fail("d_out must be [{}, {}, {}, {}], got {}", s.batch, s.q_heads, s.q_len,
@@ -356,15 +447,22 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
   Backward g{.d_q = Tensor::Zeros(DType::kF64, q.shape()),
              .d_k = Tensor::Zeros(DType::kF64, k.shape()),
              .d_v = Tensor::Zeros(DType::kF64, v.shape()),
+             .operands = ZeroOperandGrads(options, backward),
              .terms = ZeroGrads(terms)};
-  const Tensor d_out64 = d_out.To(DType::kF64);
-  const double* raw_q = p.q.Data<double>();
+  // o_i = unrot_m(u_i)  =>  d_u_i = rot_m(d_o_i)
+  std::vector<double> d_u = d_out.ToVector();
+  if (p.RotatesBack()) {
+    p.Rotate(terms.rotate_values->rotation, Side::kQuery, Direction::kForth,
+             d_u);
+  }
+  const double* raw_r = p.table_queries.Data<double>();
   const double* raw_k = p.k.Data<double>();
-  const double* raw_v = p.v.Data<double>();
-  double* d_q = g.d_q.MutableData<double>();
+  // r is q itself, unless it is given.
+  double* d_r =
+      (g.operands.table_queries.defined() ? g.operands.table_queries : g.d_q)
+          .MutableData<double>();
   double* d_k = g.d_k.MutableData<double>();
-  double* d_v = g.d_v.MutableData<double>();
-  std::vector<double> d_rq(p.rq.size()), d_rk(p.rk.size());
+  std::vector<double> d_rq(p.rq.size()), d_rk(p.rk.size()), d_rv(p.rv.size());
   const size_t keys = static_cast<size_t>(s.k_len);
   std::vector<double> capped(keys), prob(keys), d_p(keys);
 
@@ -372,30 +470,42 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
         CheckInterrupt();
-        const double* d_o = d_out64.Data<double>() + p.OutAt(b, h, i);
+        const double* d_o = d_u.data() + p.OutAt(b, h, i);
         const int64_t m = p.mask.QPos(b, i);
-        p.Probabilities(b, h, i, capped, prob);
+        const double lse = p.Probabilities(b, h, i, capped, prob);
 
-        // o_i = sum_j p_ij (v_j + Tv[b])
-        //   => d_p_ij = d_o.(v_j + Tv[b]),  d_v_j += p_ij d_o,
-        //      d_Tv[b] += p_ij d_o
+        // u_i = sum_j w_ij p_ij (rot_n(v_j) + Tv[b])
+        //   => d_p_ij = w_ij d_u.(rot_n(v_j) + Tv[b]),
+        //      d_rot_n(v_j) += w_ij p_ij d_u,  d_Tv[b] += w_ij p_ij d_u
         double mean = 0.0;
         for (int64_t j = 0; j < s.k_len; ++j) {
-          if (!p.mask.Visible(b, i, j)) continue;
+          if (!p.mask.Visible(b, h, i, j)) continue;
           const size_t at = static_cast<size_t>(j);
-          d_p[at] = Dot(d_o, raw_v + p.VAt(b, h, j), s.value_dim);
-          Axpy(prob[at], d_o, d_v + p.VAt(b, h, j), s.value_dim);
+          const double kept = p.Kept(b, h, i, j);
+          d_p[at] = 0.0;
+          if (kept == 0.0) continue;
+          const double weight = kept * prob[at];
+          d_p[at] = Dot(d_o, p.rv.data() + p.VAt(b, h, j), s.value_dim);
+          Axpy(weight, d_o, d_rv.data() + p.VAt(b, h, j), s.value_dim);
           if (terms.v_table) {
             const int32_t bucket = terms.v_table->buckets(m, p.mask.KPos(b, j));
             d_p[at] += Dot(d_o, p.tv.Row(h, bucket), s.value_dim);
-            Axpy(prob[at], d_o, GradRow(g.terms.v_table, p.tv, h, bucket),
+            Axpy(weight, d_o, GradRow(g.terms.v_table, p.tv, h, bucket),
                  s.value_dim);
           }
+          d_p[at] *= kept;
           mean += prob[at] * d_p[at];
+        }
+        // lse_i = log( exp(z) + sum_j exp(c_ij) )
+        //   => d_c_ij += p_ij d_lse_i,  d_z += exp(z - lse_i) d_lse_i
+        if (backward.d_lse.defined()) mean -= backward.d_lse.At(b, h, i);
+        if (g.operands.sinks.defined() && lse != -kInf) {
+          g.operands.sinks.MutableData<double>()[h] -=
+              std::exp(p.Sink(h) - lse) * mean;
         }
 
         for (int64_t j = 0; j < s.k_len; ++j) {
-          if (!p.mask.Visible(b, i, j)) continue;
+          if (!p.mask.Visible(b, h, i, j)) continue;
           const size_t at = static_cast<size_t>(j);
           const int64_t n = p.mask.KPos(b, j);
           // p_ij = exp(c_ij - lse_i)  =>  d_c_ij = p_ij (d_p_ij - sum_l p d_p)
@@ -405,9 +515,25 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
             const double tanh = capped[at] / *p.softcap;
             d_s *= 1.0 - tanh * tanh;
           }
-          // s_ij = scale_i (...) + B[h, b]
+          // s_ij = scale_i (...) + B[h, b] + K[h, j] + M[h, i, j]
           if (terms.bias) AddBiasGrad(*terms.bias, h, m, n, d_s, *g.terms.bias);
-          const double d_dots = d_s * terms.scale.At(m);
+          if (g.operands.key_bias.defined()) {
+            g.operands.key_bias
+                .MutableData<double>()[p.key_bias.At(b, h, i, j)] += d_s;
+          }
+          if (g.operands.pair_bias.defined()) {
+            g.operands.pair_bias
+                .MutableData<double>()[p.pair_bias.At(b, h, i, j)] += d_s;
+          }
+          // scale_i = scale g[h, m]
+          if (g.terms.scale.defined()) {
+            const Tensor& rows = terms.scale.rows;
+            const int64_t row = (rows.size(0) == 1 ? 0 : h) * rows.size(1);
+            g.terms.scale
+                .MutableData<double>()[row + m - terms.scale.first_position] +=
+                d_s * terms.scale.scale * p.Dots(b, h, i, j);
+          }
+          const double d_dots = d_s * terms.scale.At(h, m);
 
           // dots = rot(q_i).rot(k_j) + ...
           p.AddRotatedDotGrads(b, h, i, j, d_dots, d_rq.data() + p.QAt(b, h, i),
@@ -421,12 +547,13 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
             Axpy(d_dots, p.a.Row(h, am),
                  GradRow(g.terms.extra_dot->k_rows, p.c, h, cn), p.c.dim);
           }
-          // ... + q_i.Tq[b] + ...
+          // ... + r_i.Tq[b] + ...
           if (terms.q_table) {
             const int32_t bucket = terms.q_table->buckets(m, n);
-            Axpy(d_dots, p.tq.Row(h, bucket), d_q + p.QAt(b, h, i), s.head_dim);
-            Axpy(d_dots, raw_q + p.QAt(b, h, i),
-                 GradRow(g.terms.q_table, p.tq, h, bucket), s.head_dim);
+            const int64_t r = p.TableQueryAt(b, h, i);
+            Axpy(d_dots, p.tq.Row(h, bucket), d_r + r, p.tq.dim);
+            Axpy(d_dots, raw_r + r, GradRow(g.terms.q_table, p.tq, h, bucket),
+                 p.tq.dim);
           }
           // ... + k_j.Tk[b]
           if (terms.k_table) {
@@ -439,8 +566,21 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
       }
     }
   }
-  AddUnrotated(p, d_rq, s.q_heads, s.q_len, /*is_query=*/true, g.d_q);
-  AddUnrotated(p, d_rk, s.kv_heads, s.k_len, /*is_query=*/false, g.d_k);
+  if (terms.rotate) {
+    if (g.terms.rotate) {
+      AddThetaGrad(p, p.rq, d_rq, Side::kQuery, g.terms.rotate->theta);
+      AddThetaGrad(p, p.rk, d_rk, Side::kKey, g.terms.rotate->theta);
+    }
+    p.Rotate(*terms.rotate, Side::kQuery, Direction::kBack, d_rq);
+    p.Rotate(*terms.rotate, Side::kKey, Direction::kBack, d_rk);
+  }
+  if (terms.rotate_values) {
+    p.Rotate(terms.rotate_values->rotation, Side::kKey, Direction::kBack, d_rv);
+  }
+  Axpy(1.0, d_rq.data(), g.d_q.MutableData<double>(),
+       static_cast<int64_t>(d_rq.size()));
+  Axpy(1.0, d_rk.data(), d_k, static_cast<int64_t>(d_rk.size()));
+  g.d_v = Tensor::From(v.shape(), std::move(d_rv));
   return g;
 }
 
@@ -464,14 +604,16 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
 EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const Tensor& k, const Tensor& v,
                                 const Encoding& encoding,
-                                const AttentionOptions& options) {
+                                const AttentionOptions& options,
+                                const BackwardOptions& backward) {
   const Shape shape = CallShape(q, k, v, options);
   const Lowered lowered = encoding.Lower(shape);
   Backward g = reference::AttentionBackward(d_out, q, k, v, lowered.terms,
-                                            WithoutScale(options));
+                                            WithoutScale(options), backward);
   return {.d_q = g.d_q,
           .d_k = g.d_k,
           .d_v = g.d_v,
+          .operands = g.operands,
           .params = encoding.PullBack(shape, g.terms)};
 }
 
@@ -480,6 +622,7 @@ Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
   // Scores have no values: k stands in for them.
   Terms scored = terms;
   scored.v_table.reset();
+  scored.rotate_values.reset();
   const Problem p(q, k, k, scored, options);
   if (batch < 0 || batch >= p.sizes.batch || head < 0 ||
       head >= p.sizes.q_heads) {
@@ -490,8 +633,9 @@ Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
   double* data = scores.MutableData<double>();
   for (int64_t i = 0; i < p.sizes.q_len; ++i) {
     for (int64_t j = 0; j < p.sizes.k_len; ++j) {
-      data[i * p.sizes.k_len + j] =
-          p.mask.Visible(batch, i, j) ? p.Score(batch, head, i, j) : -kInf;
+      data[i * p.sizes.k_len + j] = p.mask.Visible(batch, head, i, j)
+                                        ? p.Score(batch, head, i, j)
+                                        : -kInf;
     }
   }
   return scores;

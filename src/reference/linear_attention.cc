@@ -29,10 +29,11 @@ const char* Refusal(const Terms& terms) {
     return "its bias is added to single logits inside the softmax";
   if (terms.extra_dot) return "its position dot product is added to the logits";
   if (terms.v_table) return "its values depend on the offset of each pair";
+  if (terms.rotate_values) return "its values are rotated";
   if (terms.rotate && !terms.rotate->log_decay.empty()) {
     return "its decay depends on the offset of each pair";
   }
-  if (terms.scale.beta != 0.0) return "its temperature acts on logits";
+  if (terms.scale.rows.defined()) return "its temperature acts on logits";
   return nullptr;
 }
 

@@ -6,11 +6,22 @@ namespace {
 
 using reference::Backward;
 
+// A step of 1e-5 leaves 1e-10 times a third derivative, and eps / 1e-5 = 2e-11
+// times the loss: both below 1e-7 for sums of some dozen numbers, of which lse
+// may reach tens.
+constexpr double kStep = 1e-5;
+constexpr double kTolerance = 1e-7;
+// Frequencies and slopes are multiplied by distances up to 40, of which the
+// third derivative has the cube, 6e4: a step of 3e-7 leaves 1e-13 of that, and
+// 4e-10 of the loss.
+constexpr double kFarStep = 3e-7;
+
 // One array of inputs and the gradient that Backward gives it.
 struct Slot {
   const char* name;
   double* values;
   std::vector<double> gradient;
+  double step = kStep;
 };
 
 void AddSlot(std::vector<Slot>& slots, const char* name, Tensor& input,
@@ -31,7 +42,22 @@ std::vector<Slot> SlotsOf(Call& call, const Backward& g) {
   AddSlot(slots, "q", call.q, g.d_q);
   AddSlot(slots, "k", call.k, g.d_k);
   AddSlot(slots, "v", call.v, g.d_v);
+  AttentionOptions& o = call.options;
+  const OperandGrads& d = g.operands;
+  if (o.sinks.defined()) AddSlot(slots, "z", o.sinks, d.sinks);
+  if (o.key_bias.defined()) AddSlot(slots, "K", o.key_bias, d.key_bias);
+  if (o.pair_bias.defined()) AddSlot(slots, "M", o.pair_bias, d.pair_bias);
+  if (o.table_queries.defined()) {
+    AddSlot(slots, "r", o.table_queries, d.table_queries);
+  }
   Terms& t = call.terms;
+  if (t.scale.rows.defined()) {
+    AddSlot(slots, "g", t.scale.rows, g.terms.scale);
+  }
+  if (t.rotate && t.rotate->trains) {
+    AddSlot(slots, "theta", t.rotate->theta, g.terms.rotate->theta);
+    slots.back().step = kFarStep;
+  }
   if (t.extra_dot) {
     AddSlot(slots, "a", t.extra_dot->q_rows, g.terms.extra_dot->q_rows);
     AddSlot(slots, "c", t.extra_dot->k_rows, g.terms.extra_dot->k_rows);
@@ -46,7 +72,9 @@ std::vector<Slot> SlotsOf(Call& call, const Backward& g) {
   } else if (auto* ramp = std::get_if<BiasRamp>(&*t.bias)) {
     const auto& d = std::get<BiasRampGrads>(*g.terms.bias);
     AddSlot(slots, "past", ramp->past, d.past);
+    slots.back().step = kFarStep;
     AddSlot(slots, "future", ramp->future, d.future);
+    slots.back().step = kFarStep;
   } else {
     auto& profile = std::get<BiasProfile>(*t.bias);
     const auto& d = std::get<BiasProfileGrads>(*g.terms.bias);
@@ -58,38 +86,41 @@ std::vector<Slot> SlotsOf(Call& call, const Backward& g) {
   return slots;
 }
 
-double Loss(const Call& call, const std::vector<double>& weights) {
-  const std::vector<double> out =
-      reference::Attention(call.q, call.k, call.v, call.terms, call.Options())
-          .out.ToVector();
-  double sum = 0.0;
-  for (size_t n = 0; n < out.size(); ++n) sum += weights[n] * out[n];
-  return sum;
+// sum(d_out * out) + sum(d_lse * lse), over rows that see something.
+double Loss(const Call& call, const Tensor& d_out, const Tensor& d_lse) {
+  const reference::Forward forward =
+      reference::Attention(call.q, call.k, call.v, call.terms, call.Options());
+  const auto dot = [](const Tensor& x, const Tensor& y) {
+    const std::vector<double> a = x.ToVector(), b = y.ToVector();
+    double sum = 0.0;
+    for (size_t n = 0; n < a.size(); ++n) {
+      if (std::isfinite(b[n])) sum += a[n] * b[n];
+    }
+    return sum;
+  };
+  return dot(d_out, forward.out) + dot(d_lse, forward.lse);
 }
-
-// A step of 1e-5 leaves 1e-10 times a third derivative, and eps / 1e-5 = 2e-11
-// times the loss: both below 1e-8 for sums of some dozen numbers of order 1.
-constexpr double kStep = 1e-5;
-constexpr double kTolerance = 1e-8;
 
 void ExpectDifferencesAgree(Call& call) {
   const Tensor d_out = RandomTensor(
       {call.q.size(0), call.q.size(1), call.q.size(2), call.v.size(3)}, 99);
-  const std::vector<double> weights = d_out.ToVector();
-  const Backward g = reference::AttentionBackward(d_out, call.q, call.k, call.v,
-                                                  call.terms, call.Options());
+  const Tensor d_lse =
+      RandomTensor({call.q.size(0), call.q.size(1), call.q.size(2)}, 98);
+  const Backward g = reference::AttentionBackward(
+      d_out, call.q, call.k, call.v, call.terms, call.Options(),
+      {.d_lse = d_lse, .pair_bias = call.options.pair_bias.defined()});
   for (const Slot& slot : SlotsOf(call, g)) {
     double scale = 1.0;
     for (double value : slot.gradient) scale = std::max(scale, std::abs(value));
     for (size_t n = 0; n < slot.gradient.size(); ++n) {
       double& x = slot.values[n];
       const double kept = x;
-      x = kept + kStep;
-      const double above = Loss(call, weights);
-      x = kept - kStep;
-      const double below = Loss(call, weights);
+      x = kept + slot.step;
+      const double above = Loss(call, d_out, d_lse);
+      x = kept - slot.step;
+      const double below = Loss(call, d_out, d_lse);
       x = kept;
-      EXPECT_NEAR(slot.gradient[n], (above - below) / (2 * kStep),
+      EXPECT_NEAR(slot.gradient[n], (above - below) / (2 * slot.step),
                   kTolerance * scale)
           << slot.name << " [" << n << "]";
     }
@@ -123,6 +154,21 @@ TEST(BackwardTest, EverySubsetOfTermsWithRandomOptions) {
   }
 }
 
+TEST(BackwardTest, EveryPairOfOperands) {
+  for (unsigned first = 0; first < CallMaker::kOperands; ++first) {
+    for (unsigned second = first; second < CallMaker::kOperands; ++second) {
+      SCOPED_TRACE(::testing::Message() << first << " and " << second);
+      CallConfig config = SmallConfig(kAllTerms, 0);
+      config.seed += 100 * first + second;
+      CallMaker maker(config);
+      Call call = maker.Make();
+      if (maker.Flip()) maker.AddOptions(call);
+      maker.AddOperands(call, 1U << first | 1U << second);
+      ExpectDifferencesAgree(call);
+    }
+  }
+}
+
 // Nothing masked, so that no gradient is zero by accident.
 TEST(BackwardTest, AllTermsAtOnceUnmasked) {
   for (int kind : {0, 1, 2}) {
@@ -150,8 +196,7 @@ TEST(BackwardTest, EachOptionAlone) {
   packed.k_seg = {0, 1, 1, 1};
   ExpectDifferencesAgree(packed);
   Call warm = make();
-  warm.terms.scale.beta = 0.5;
-  warm.terms.scale.span = 4;
+  warm.terms.scale.rows = RandomTensor({1, kReach}, 4);
   ExpectDifferencesAgree(warm);
 }
 

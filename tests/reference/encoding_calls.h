@@ -12,7 +12,8 @@ inline constexpr int64_t kHeads = 4, kDim = 8, kLength = 16, kWidth = 4;
 
 inline std::unique_ptr<Encoding> MakeExample(const EncodingInfo& info) {
   ExampleConfig config{.heads = kHeads, .head_dim = kDim, .length = kLength};
-  if (info.name == "rope-2d") config.options["width"] = std::to_string(kWidth);
+  if (info.name == "rope-2d" || info.name == "rope-mixed")
+    config.options["width"] = std::to_string(kWidth);
   return info.example(config);
 }
 

@@ -19,6 +19,10 @@ void ExpectEqualsNaive(const Call& call, const CallConfig& config) {
       reference::Attention(call.q, call.k, call.v, call.terms, call.Options());
   EXPECT_LE(RelativeError(actual.out, expected.out), Tolerance(config));
   EXPECT_LE(RelativeError(actual.lse, expected.lse), Tolerance(config));
+  if (call.options.return_weights) {
+    EXPECT_LE(RelativeError(actual.weights, expected.weights),
+              Tolerance(config));
+  }
 }
 
 TEST(ForwardTest, EverySubsetOfTermsEqualsNaiveAttention) {
@@ -42,6 +46,23 @@ TEST(ForwardTest, EverySubsetOfTermsEqualsNaiveAttention) {
                    << "terms " << terms << ", bias kind " << kind);
       ExpectEqualsNaive(call, config);
     }
+  }
+}
+
+TEST(ForwardTest, OperandsOfACallEqualNaiveAttention) {
+  for (unsigned which = 0; which < 1U << CallMaker::kOperands; ++which) {
+    CallConfig config;
+    config.terms = which % 3 == 0 ? kAllTerms : kRotate | kQTable;
+    config.seed = 7000 + which;
+    CallMaker draw({.seed = which});
+    config.q_len = draw.Draw(1, 7);
+    config.k_len = draw.Draw(1, 9);
+    CallMaker maker(config);
+    Call call = maker.Make();
+    if (maker.Flip()) maker.AddOptions(call);
+    maker.AddOperands(call, which);
+    SCOPED_TRACE(::testing::Message() << "operands " << which);
+    ExpectEqualsNaive(call, config);
   }
 }
 
@@ -222,7 +243,7 @@ TEST(ForwardTest, ScoresAreTheLogitsBeforeTheSoftcap) {
                         /*head=*/3);
   for (int64_t i = 0; i < 5; ++i) {
     for (int64_t j = 0; j < 5; ++j) {
-      if (NaiveVisible(call, 1, i, j)) {
+      if (NaiveVisible(call, 1, 3, i, j)) {
         EXPECT_NEAR(scores.At(i, j), NaiveScore(uncapped, 1, 3, i, j), 1e-12);
       } else {
         EXPECT_EQ(scores.At(i, j), -kInf);

@@ -174,6 +174,9 @@ TEST(LinearAttentionTest, RefusesWhatCannotBeFactored) {
   EXPECT_EQ(error(Shaw(Tensor(), RandomTensor({3, 4}, 2), -1, 1)),
             "linear attention cannot express 'shaw': its values depend on the "
             "offset of each pair");
+  EXPECT_EQ(
+      error(Rope(4, PairLayout::kHalves, {.values = RotaryValues::kRelative})),
+      "linear attention cannot express 'rope': its values are rotated");
   EXPECT_EQ(error(Rope(4, PairLayout::kHalves, {.temperature_beta = 0.1})),
             "linear attention cannot express 'rope': its temperature acts on "
             "logits");
@@ -183,7 +186,7 @@ TEST(LinearAttentionTest, AcceptsEveryOtherEncoding) {
   const Tensor x = RandomTensor({1, 2, 4, 4}, 1);
   for (const char* name :
        {"none", "index", "normalised-index", "binary", "sine", "sinusoidal",
-        "learned", "rope", "rope-2d", "mrope"}) {
+        "learned", "rope", "rope-learned", "rope-2d", "rope-mixed", "mrope"}) {
     const auto encoding =
         FindEncoding(name).example({.heads = 2, .head_dim = 4, .length = 4});
     EXPECT_EQ(ErrorOf([&] { LinearAttention(x, x, x, *encoding); }), "");

@@ -59,7 +59,9 @@ class ShiftTest : public ::testing::TestWithParam<std::string> {};
 // Where a shift by `shift` moves position p of a 12-token sequence. On a plane
 // a shift moves rows: in raster order that is a multiple of the width.
 int64_t Shifted(const EncodingInfo& info, int64_t p, int64_t shift) {
-  if (info.name == "rope-2d") return p + shift * kWidth;
+  if (info.name == "rope-2d" || info.name == "rope-mixed") {
+    return p + shift * kWidth;
+  }
   if (info.name == "mrope") {
     return p + PackPosition(shift, shift / 2, shift / 3) - kPackedFrom;
   }
@@ -108,7 +110,8 @@ TEST_P(ShiftTest, RelativeEncodingsDoNotSeeTheStart) {
 TEST_P(ShiftTest, NegativePositionsAreRelativeToo) {
   const EncodingInfo& info = FindEncoding(GetParam());
   // These read coordinates off the position, or index a window from 0.
-  if (info.name == "swin" || info.name == "rope-2d") {
+  if (info.name == "swin" || info.name == "rope-2d" ||
+      info.name == "rope-mixed") {
     const auto encoding = MakeExample(info);
     EXPECT_NE(ErrorOf([&] {
                 At(*encoding, Tokens::Random(2, 8), {-1, 0}, false);
@@ -138,7 +141,7 @@ TEST(PropertiesTest, PlanesShiftInBothDirections) {
     }
     return positions;
   };
-  for (const char* name : {"swin", "rope-2d"}) {
+  for (const char* name : {"swin", "rope-2d", "rope-mixed"}) {
     const auto encoding = MakeExample(FindEncoding(name));
     const Tensor plain = At(*encoding, tokens, block(0, 0), false);
     for (int64_t y : {0, 1}) {
