@@ -1,5 +1,8 @@
 // Attention without memory: forward by every driver, backward, merging.
+#include <future>
+
 #include "faults/failing_new.h"
+#include "kernels/backward/backward.h"
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -9,6 +12,7 @@ struct Case {
   const char* name;
   unsigned terms;
   int bias_kind;
+  bool operands = false;  // all of those that a call may bring
 };
 
 // All terms of the algebra, in few calls.
@@ -19,6 +23,7 @@ constexpr Case kCases[] = {
     {"RotateProfile", kRotate | kBias, 2},
     {"Tables", kQTable | kKTable | kVTable, 0},
     {"All", kAllTerms & ~unsigned{kInputAdd}, 0},
+    {"Operands", kRotateValues, 0, /*operands=*/true},
 };
 
 Call MakeCall(const Case& c, int64_t q_len, int64_t k_len, DType dtype) {
@@ -37,6 +42,8 @@ Call MakeCall(const Case& c, int64_t q_len, int64_t k_len, DType dtype) {
   call.v = call.v.To(dtype);
   call.options.causal = true;
   if (c.terms != 0) call.options.softcap = 20.0;
+  constexpr unsigned kAll = (1U << CallMaker::kOperands) - 1;
+  if (c.operands) maker.AddOperands(call, kAll);
   call.options.return_lse = true;
   return call;
 }
@@ -48,22 +55,39 @@ class AttentionMemoryTest
   int threads() const { return std::get<1>(GetParam()); }
 };
 
-// A driver on so many threads, however little there is to do.
-std::vector<Tensor> Drive(const char* driver, const Call& call, int threads) {
-  const AttentionResult result = RunDriver(driver, call, threads);
-  return {result.out, result.lse};
+// A driver on so many threads, however little there is to do. Each attempt is
+// made by a thread that has kept nothing of others.
+void ExpectDriverAllocatesFirst(const char* driver, const Call& call,
+                                int threads) {
+  const AttentionOptions options = call.Options();
+  AttentionResult result{
+      .out = Tensor::Empty(call.q.dtype(), {call.q.size(0), call.q.size(1),
+                                            call.q.size(2), call.v.size(3)}),
+      .lse = Tensor::Empty(DType::kF32,
+                           {call.q.size(0), call.q.size(1), call.q.size(2)}),
+      .weights = Tensor::Empty(DType::kF32, {call.q.size(0), call.q.size(1),
+                                             call.q.size(2), call.k.size(2)})};
+  const auto attend = [&] {
+    const kernels::Plan plan(
+        call.q, call.k, call.v, call.terms, options,
+        {.cached_keys = true, .driver = driver, .threads = threads});
+    kernels::RunInto(plan, call.q, call.k, call.v, result);
+  };
+  ExpectAllocatesBeforeItWrites({result.out, result.lse, result.weights}, [&] {
+    std::async(std::launch::async, attend).get();
+  });
 }
 
+// More units than threads, and more than one tile of queries.
 TEST_P(AttentionMemoryTest, Tiled) {
-  const Call call = MakeCall(c(), 40, 40, DType::kF32);
-  ExpectSurvivesEveryAllocation(
-      [&] { return Drive("tiled", call, threads()); });
+  const Call call = MakeCall(c(), 100, 100, DType::kF32);
+  ExpectDriverAllocatesFirst("tiled", call, threads());
 }
 
+// More queries than pass over the keys at a time.
 TEST_P(AttentionMemoryTest, Decode) {
-  const Call call = MakeCall(c(), 2, 60, DType::kBF16);
-  ExpectSurvivesEveryAllocation(
-      [&] { return Drive("decode", call, threads()); });
+  const Call call = MakeCall(c(), 20, 60, DType::kBF16);
+  ExpectDriverAllocatesFirst("decode", call, threads());
 }
 
 TEST_P(AttentionMemoryTest, Short) {
@@ -74,8 +98,7 @@ TEST_P(AttentionMemoryTest, Short) {
     EXPECT_TRUE(call.terms.q_table) << "tables are for the other drivers";
     return;
   }
-  ExpectSurvivesEveryAllocation(
-      [&] { return Drive("short", call, threads()); });
+  ExpectDriverAllocatesFirst("short", call, threads());
 }
 
 TEST_P(AttentionMemoryTest, Backward) {
@@ -83,6 +106,27 @@ TEST_P(AttentionMemoryTest, Backward) {
   const AttentionOptions options = call.Options();
   const AttentionResult forward =
       Attention(call.q, call.k, call.v, call.terms, options);
+  Tensor d_q = Tensor::Empty(DType::kF32, call.q.shape());
+  Tensor d_k = Tensor::Empty(DType::kF32, call.k.shape());
+  Tensor d_v = Tensor::Empty(DType::kF32, call.v.shape());
+  ExpectAllocatesBeforeItWrites({d_q, d_k, d_v}, [&] {
+    const kernels::Plan plan(call.q, call.k, call.v, call.terms, options,
+                             {.pass = Pass::kBackward, .threads = threads()});
+    TermGrads grads = ZeroGrads(plan.terms);
+    OperandGrads operands;
+    const kernels::Call whole(plan, kernels::Rows(call.q),
+                              kernels::Rows(call.k), kernels::Rows(call.v));
+    kernels::Backward({.call = whole,
+                       .d_out = kernels::Rows(forward.out),
+                       .out = kernels::Rows(forward.out),
+                       .lse = forward.lse.Data<float>(),
+                       .d_lse = nullptr,
+                       .d_q = &d_q,
+                       .d_k = &d_k,
+                       .d_v = &d_v,
+                       .grads = &grads,
+                       .operands = &operands});
+  });
   ExpectSurvivesEveryAllocation([&] {
     const kernels::Plan plan(call.q, call.k, call.v, call.terms, options,
                              {.pass = Pass::kBackward, .threads = threads()});

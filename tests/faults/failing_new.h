@@ -112,6 +112,49 @@ void ExpectSurvivesEveryAllocation(const Call& call) {
   EXPECT_GT(allocations, 0);
 }
 
+// The same for a call that writes into tensors of its caller: it throws before
+// the first byte is written, or writes the right bits.
+template <typename Call>
+void ExpectAllocatesBeforeItWrites(const std::vector<Tensor>& outputs,
+                                   const Call& call) {
+  using Bytes = std::vector<unsigned char>;
+  const auto bytes = [](const Tensor& t) {
+    return static_cast<size_t>(t.NumElements() * DTypeBytes(t.dtype()));
+  };
+  const auto fill = [&] {
+    for (const Tensor& t : outputs) {
+      std::memset(const_cast<void*>(t.Raw()), 0xA5, bytes(t));
+    }
+  };
+  const auto read = [&] {
+    std::vector<Bytes> all;
+    for (const Tensor& t : outputs) {
+      const auto* from = static_cast<const unsigned char*>(t.Raw());
+      all.emplace_back(from, from + bytes(t));
+    }
+    return all;
+  };
+  fill();
+  const std::vector<Bytes> untouched = read();
+  call();
+  const std::vector<Bytes> expected = read();
+  ASSERT_NE(expected, untouched);
+  fill();
+  const int64_t allocations = ForEveryAllocation(
+      [&] { return Try(call); },
+      [&](Outcome outcome) {
+        if (outcome == Outcome::kReturned) {
+          EXPECT_EQ(read(), expected) << "it returned other bits";
+        } else {
+          EXPECT_EQ(read(), untouched) << "it had begun to write";
+        }
+        call();
+        EXPECT_EQ(read(), expected) << "the next call";
+        fill();
+      });
+  EXPECT_GT(allocations, 0);
+}
+
 }  // namespace locus::testing
 
 #endif  // LOCUS_TESTS_FAULTS_FAILING_NEW_H_

@@ -122,6 +122,23 @@ TEST(KvCacheMemoryTest, RerotateTurnsAllKeysOrNone) {
   }
 }
 
+TEST(KvCacheMemoryTest, ShiftMovesAllTokensOrNone) {
+  const Rope rope(kDim, PairLayout::kHalves);
+  ExpectAllOrNothing(
+      rope, 300, DType::kBF16, [](KvCache& cache) { cache.Shift(17, {}, 4); },
+      rope);
+}
+
+// Both are as they should be, or there is no fork.
+TEST(KvCacheMemoryTest, ForkLeavesTheCacheAlone) {
+  const Rope rope(kDim, PairLayout::kHalves);
+  const KvCache cache = Filled(rope, 100, DType::kBF16);
+  ExpectSurvivesEveryAllocation([&] {
+    const KvCache fork = cache.Fork();
+    return Seen(fork, rope);
+  });
+}
+
 TEST(KvCacheMemoryTest, DecodeChangesNothing) {
   const Rope rope(kDim, PairLayout::kHalves);
   const KvCache cache = Filled(rope, 300, DType::kF16);

@@ -24,7 +24,26 @@ inline std::string Spoil(Call& call, Random& random) {
   const auto zeros = [&](std::vector<int64_t> shape) {
     return Tensor::Zeros(call.q.dtype(), std::move(shape));
   };
-  switch (random.Draw(0, 24)) {
+  switch (random.Draw(0, 30)) {
+    case 25:
+      o.key_bias = zeros({batch, call.q.size(1), k_len + 1});
+      return "key bias";
+    case 26:
+      o.pair_bias = zeros({batch, call.q.size(1) + 2, q_len, k_len});
+      return "pair bias";
+    case 27:
+      call.prefix.assign(static_cast<size_t>(batch), k_len + 1);
+      return batch == 0 ? "" : "prefix";
+    case 28:
+      o.chunk = random.Pick<int64_t>({0, -1, kLeast});
+      return "chunk";
+    case 29:
+      o.mask.shape = {batch, call.q.size(1), q_len + 2, k_len};
+      call.pairs.assign(1, 1);
+      return "mask";
+    case 30:
+      t.scale.rows = Tensor::From({1, 1}, std::vector<double>{bad});
+      return q_len == 0 ? "" : "row of the scale";
     case 0:
       o.softcap = random.Pick({-1.0, 0.0, bad, 1e-300});
       return "softcap";
@@ -32,11 +51,11 @@ inline std::string Spoil(Call& call, Random& random) {
       t.scale.scale = bad;
       return "scale";
     case 2:
-      t.scale.span = random.Pick<int64_t>({0, -1, kLeast});
-      return "span";
+      o.dropout.rate = random.Pick({-0.1, 1.0, bad});
+      return "dropout";
     case 3:
-      t.scale.beta = bad;
-      return "beta";
+      o.sinks = zeros({call.q.size(1) + 1});
+      return "count of sinks";
     case 4:
       o.window = Window{.left = random.Pick<int64_t>({-1, kLeast}), .right = 1};
       return "window";

@@ -2,7 +2,12 @@
 #ifndef LOCUS_TESTS_FUZZ_TRIAL_H_
 #define LOCUS_TESTS_FUZZ_TRIAL_H_
 
+#include <fmt/format.h>
+
+#include <cstring>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fuzz/judge.h"
 #include "fuzz/spoil.h"
@@ -52,7 +57,12 @@ class Trial {
     near.k = Perturbed(near.k, by, random_);
     near.v = Perturbed(near.v, by, random_);
     const auto change = [&](Tensor& x) { x = Perturbed(x, by, random_); };
+    AttentionOptions& o = near.options;
+    for (Tensor* x : {&o.sinks, &o.key_bias, &o.pair_bias, &o.table_queries}) {
+      if (x->defined()) change(*x);
+    }
     Terms& t = near.terms;
+    if (t.scale.rows.defined()) change(t.scale.rows);
     if (t.extra_dot) {
       change(t.extra_dot->q_rows);
       change(t.extra_dot->k_rows);
@@ -87,6 +97,11 @@ class Trial {
     if (!wrong.empty()) return wrong;
     Bound of_lse = bound;
     of_lse.stored = DType::kF32;
+    if (exact.weights.defined()) {
+      wrong = Compare(name + " weights", actual.weights, exact.weights,
+                      nearby.weights, of_lse);
+      if (!wrong.empty()) return wrong;
+    }
     return Compare(name + " lse", actual.lse, exact.lse, nearby.lse, of_lse);
   }
 
@@ -102,8 +117,7 @@ class Trial {
     const AttentionResult again =
         Attention(call().q, call().k, call().v, call().terms, options);
     // As numbers that compare equal, NaN included.
-    return RelativeError(again.out, forward_.out) == 0.0 &&
-                   RelativeError(again.lse, forward_.lse) == 0.0
+    return SameBits(again, forward_)
                ? ""
                : "another number of threads gives other bits";
   }
@@ -113,6 +127,11 @@ class Trial {
     const Tensor d_out = Strided(
         RandomTensor(forward_.out.shape(), random_.Seed()).To(whole_.dtype()),
         random_);
+    BackwardOptions backward;
+    if (random_.OneIn(2)) {
+      backward.d_lse = RandomTensor(forward_.lse.shape(), random_.Seed());
+    }
+    backward.pair_bias = options.pair_bias.defined() && random_.OneIn(2);
     const Terms& t = call().terms;
     const auto by_pair = [](const std::optional<BucketTable>& table) {
       return table && (table->buckets.grid || table->buckets.special);
@@ -120,7 +139,7 @@ class Trial {
     AttentionGrads grads;
     try {
       grads = AttentionBackward(d_out, call().q, call().k, call().v, forward_,
-                                t, options);
+                                t, options, backward);
     } catch (const Error& error) {
       if (by_pair(t.q_table) || by_pair(t.k_table) || by_pair(t.v_table)) {
         return "";  // as documented
@@ -130,14 +149,16 @@ class Trial {
     const bool narrow = whole_.dtype() != DType::kF32;
     const double by = Rounding(whole_.dtype());
     const Call near = Nearby(by);
-    const auto exact = reference::AttentionBackward(d_out, call().q, call().k,
-                                                    call().v, t, options);
+    const auto exact = reference::AttentionBackward(
+        d_out, call().q, call().k, call().v, t, options, backward);
     const auto nearby = reference::AttentionBackward(
         Perturbed(d_out, by, random_), near.q, near.k, near.v, near.terms,
-        near.Options());
+        near.Options(), backward);
     // out is rounded to its type, and with it what is subtracted from dp.
     const Bound bound{.relative = Bounded(GradTolerance(call())) *
-                                  (narrow ? by / 0x1p-24 : 1.0),
+                                  (narrow ? by / 0x1p-24 : 1.0) *
+                                  // Its derivative is one more product.
+                                  (options.softcap ? 2.0 : 1.0),
                       .perturbed = narrow ? 16.0 : 64.0,
                       .stored = whole_.dtype()};
     const std::vector<std::array<const Tensor*, 3>> tensors = {
@@ -150,17 +171,25 @@ class Trial {
                                         *tensors[n][1], *tensors[n][2], bound);
       if (!wrong.empty()) return wrong;
     }
-    const std::vector<Param> a = Members(grads.terms), e = Members(exact.terms),
-                             p = Members(nearby.terms);
+    const auto members = [](const auto& g) {
+      std::vector<Param> all = Members(g.terms);
+      for (Param& param : Members(g.operands)) all.push_back(std::move(param));
+      return all;
+    };
+    const std::vector<Param> a = members(grads), e = members(exact),
+                             p = members(nearby);
     if (a.size() != e.size()) return "gradients of terms are missing";
     for (size_t n = 0; n < a.size(); ++n) {
       Bound of_terms = bound;
-      of_terms.stored = DType::kF32;
+      of_terms.stored =
+          a[n].value.dtype() == DType::kF64 ? DType::kF32 : a[n].value.dtype();
       // Tables may be shared by all heads and sequences.
       of_terms.relative *=
           std::sqrt(static_cast<double>(call().q.size(0) * call().q.size(1)));
       // Sums of roundings, each times a distance.
       if (a[n].name == "slopes") of_terms.relative *= std::max(4.0, Reach());
+      // Likewise times a coordinate, which is no larger than the position.
+      if (a[n].name == "theta") of_terms.relative *= std::max(4.0, Farthest());
       const std::string wrong = Compare("d_" + a[n].name, a[n].value,
                                         e[n].value, p[n].value, of_terms);
       if (!wrong.empty()) return wrong;
@@ -175,12 +204,32 @@ class Trial {
     return static_cast<double>(std::max(-shape.min_offset, shape.max_offset));
   }
 
+  // The position that is farthest from 0.
+  double Farthest() const {
+    const Shape shape =
+        CallShape(call().q, call().k, call().v, call().Options());
+    return std::max(std::abs(static_cast<double>(shape.MinPosition())),
+                    std::abs(static_cast<double>(shape.MaxPosition())));
+  }
+
   // Tokens [begin, end) of x, as a view.
   static Tensor Part(const Tensor& x, int64_t begin, int64_t end) {
     const auto* data = static_cast<const char*>(x.Raw());
     return Tensor::Borrow(
         x.dtype(), {x.size(0), x.size(1), end - begin, x.size(3)}, x.strides(),
         data + begin * x.strides()[2] * DTypeBytes(x.dtype()));
+  }
+
+  // The cache of the call's tokens, in storage of `dtype`.
+  KvCache NewCache(DType dtype) {
+    const Call& c = call();
+    return KvCache({.batch = c.k.size(0),
+                    .kv_heads = c.k.size(1),
+                    .head_dim = c.k.size(3),
+                    .value_dim = c.v.size(3),
+                    .dtype = dtype,
+                    .capacity = random_.Draw(0, 50),
+                    .q_heads = c.q.size(1)});
   }
 
   void Append(KvCache& cache) {
@@ -210,16 +259,18 @@ class Trial {
     const int64_t batch = c.q.size(0), q_len = c.q.size(2);
     // Segments of keys are given for all that are cached: not for ragged ones.
     if (batch == 0 || (!c.key_lengths.empty() && !c.q_seg.empty())) return "";
+    if (c.options.dropout.rate > 0.0) return "";
+    // Nor are operands for the keys of the longest sequence, if none is as
+    // long.
+    if (!c.key_lengths.empty() &&
+        (c.options.key_bias.defined() || c.options.pair_bias.defined() ||
+         !c.pairs.empty() || !c.prefix.empty() || c.options.return_weights)) {
+      return "";
+    }
     const DType dtype = random_.OneIn(3)
                             ? DType::kBF16
                             : (random_.OneIn(2) ? DType::kF32 : whole_.dtype());
-    KvCache cache({.batch = batch,
-                   .kv_heads = c.k.size(1),
-                   .head_dim = c.k.size(3),
-                   .value_dim = c.v.size(3),
-                   .dtype = dtype,
-                   .capacity = random_.Draw(0, 50),
-                   .q_heads = c.q.size(1)});
+    KvCache cache = NewCache(dtype);
     Append(cache);
     AttentionOptions options = c.Options();
     // Where Attention places the queries.
@@ -234,6 +285,11 @@ class Trial {
     options.key_lengths = {};
     const AttentionResult decoded =
         cache.Decode(c.q, c.terms, DecodeOptions::From(options));
+    std::string wrong =
+        EditedCache(dtype, DecodeOptions::From(options), decoded);
+    if (wrong.empty())
+      wrong = Pages(cache, DecodeOptions::From(options), decoded);
+    if (!wrong.empty()) return wrong;
     // Keys and values are rounded to the cache's type.
     const double by = Rounding(dtype);
     const bool narrow = dtype != DType::kF32;
@@ -242,6 +298,92 @@ class Trial {
                       .perturbed = narrow ? 16.0 : 64.0,
                       .stored = whole_.dtype()};
     return CompareForward("the cache's", decoded, bound, by);
+  }
+
+  static bool SameBits(const AttentionResult& a, const AttentionResult& b) {
+    // As numbers that compare equal, NaN included.
+    return RelativeError(a.out, b.out) == 0.0 &&
+           (!a.lse.defined() || RelativeError(a.lse, b.lse) == 0.0) &&
+           (!a.weights.defined() || RelativeError(a.weights, b.weights) == 0.0);
+  }
+
+  // Tokens that came before and were evicted, and a copy of the cache, change
+  // nothing; of integers they change nothing either, whatever their error.
+  std::string EditedCache(DType dtype, const DecodeOptions& options,
+                          const AttentionResult& decoded) {
+    const Call& c = call();
+    const int64_t length = c.k.size(2), junk = random_.Draw(0, length);
+    std::vector<int64_t> positions = c.k_pos;
+    for (int64_t i = 0; i < length && c.k_pos.empty(); ++i) {
+      positions.push_back(i);
+    }
+    const auto fill = [&](KvCache& cache) {
+      cache.Append(c.k, c.v, c.terms,
+                   {.positions = positions, .lengths = c.key_lengths});
+    };
+    for (const DType stored : {dtype, DType::kI8}) {
+      KvCache cache = NewCache(stored), plain = NewCache(stored);
+      fill(plain);
+      const std::span<const int64_t> first =
+          std::span(positions).first(static_cast<size_t>(junk));
+      cache.Append(Part(c.k, length - junk, length),
+                   Part(c.v, length - junk, length), c.terms,
+                   {.positions = first});
+      fill(cache);
+      cache.Evict(0, junk);
+      const AttentionResult edited = cache.Fork().Decode(c.q, c.terms, options);
+      const AttentionResult expected =
+          stored == dtype ? decoded : plain.Decode(c.q, c.terms, options);
+      if (!SameBits(edited, expected)) {
+        return fmt::format("evicting {} tokens of {} gives other bits", junk,
+                           DTypeName(stored));
+      }
+    }
+    return "";
+  }
+
+  // The tokens of a cache in blocks: the same bits.
+  std::string Pages(const KvCache& cache, const DecodeOptions& options,
+                    const AttentionResult& decoded) {
+    const Call& c = call();
+    if (!c.k_pos.empty() || cache.size() == 0) return "";
+    const int64_t batch = c.k.size(0), heads = c.k.size(1);
+    const int64_t size = random_.Draw(1, 20);
+    const int64_t per_sequence = (cache.size() + size - 1) / size;
+    std::vector<int64_t> table, lengths;
+    for (int64_t b = 0; b < batch; ++b) lengths.push_back(cache.size(b));
+    // Blocks in the opposite order.
+    for (int64_t n = batch * per_sequence; n-- > 0;) table.push_back(n);
+    const auto deal = [&](const Tensor& from) {
+      const int64_t dim = from.size(3);
+      Tensor to =
+          Tensor::Zeros(from.dtype(), {batch * per_sequence, heads, size, dim});
+      const int64_t bytes = DTypeBytes(from.dtype());
+      auto* data = static_cast<char*>(const_cast<void*>(to.Raw()));
+      const auto* rows = static_cast<const char*>(from.Raw());
+      for (int64_t b = 0; b < batch; ++b) {
+        for (int64_t h = 0; h < heads; ++h) {
+          for (int64_t i = 0; i < cache.size(b); ++i) {
+            const int64_t block =
+                table[static_cast<size_t>(b * per_sequence + i / size)];
+            const int64_t source = b * from.strides()[0] +
+                                   h * from.strides()[1] +
+                                   i * from.strides()[2];
+            std::memcpy(
+                data + ((block * heads + h) * size + i % size) * dim * bytes,
+                rows + source * bytes, static_cast<size_t>(dim * bytes));
+          }
+        }
+      }
+      return to;
+    };
+    const KvPages pages{.k = deal(cache.keys()),
+                        .v = deal(cache.values()),
+                        .block_table = table,
+                        .lengths = lengths};
+    return SameBits(DecodePages(c.q, pages, c.terms, options), decoded)
+               ? ""
+               : fmt::format("blocks of {} tokens give other bits", size);
   }
 
   std::string Refusal() {

@@ -20,6 +20,7 @@ class WholeCall {
     DrawOptions();
     DrawInputs();
     call_.terms = DrawTerms();
+    if (random_.OneIn(2)) DrawOperands();
   }
 
   const Call& call() const { return call_; }
@@ -47,6 +48,18 @@ class WholeCall {
     if (o.softcap) text += ", softcap " + std::to_string(*o.softcap);
     if (!call_.key_lengths.empty()) text += ", key lengths";
     if (!call_.q_seg.empty()) text += ", segments";
+    if (!call_.prefix.empty()) text += ", prefix";
+    if (!call_.pairs.empty()) text += ", mask";
+    if (o.chunk) text += ", chunk " + std::to_string(*o.chunk);
+    if (o.dropout.rate > 0.0) text += ", dropout";
+    if (o.return_weights) text += ", weights";
+    for (const auto& [name, tensor] :
+         {std::pair{", sinks ", &o.sinks},
+          {", key_bias ", &o.key_bias},
+          {", pair_bias ", &o.pair_bias},
+          {", table_queries ", &o.table_queries}}) {
+      if (tensor->defined()) text += name + tensor->Describe();
+    }
     return text + "\n" + locus::Describe(call_.terms);
   }
 
@@ -231,14 +244,29 @@ class WholeCall {
     return {.rows = Table({Heads(), map.count, dim}), .buckets = map};
   }
 
-  Rotation DrawRotation() {
+  // Of rows of `dim` channels, without what acts on scores alone.
+  Rotation DrawRotation(int64_t dim) {
     Rotation r;
     r.layout =
         random_.OneIn(2) ? PairLayout::kInterleaved : PairLayout::kHalves;
-    r.rotary_dim = random_.OneIn(2) ? head_dim_ / 2 * 2
-                                    : 2 * random_.Draw(0, head_dim_ / 2);
-    r.first_channel = random_.Draw(0, head_dim_ - r.rotary_dim);
-    r.theta = random_.Reals(r.NumPairs(), random_.OneIn(9) ? -3.0 : 0.0, 1.0);
+    r.rotary_dim =
+        random_.OneIn(2) ? dim / 2 * 2 : 2 * random_.Draw(0, dim / 2);
+    r.first_channel = random_.Draw(0, dim - r.rotary_dim);
+    const int64_t axes =
+        first_ >= 0 && random_.OneIn(4) ? random_.Draw(1, 3) : 0;
+    for (int64_t a = 0; a < axes; ++a) {
+      r.axes.push_back(
+          {.divisor = random_.Draw(1, 9),
+           .modulus = random_.OneIn(2) ? 0 : random_.Draw(1, 9),
+           .offset = random_.OneIn(2) ? 0.0 : random_.Real(-9, 9)});
+    }
+    const bool mixed = axes > 0 && random_.OneIn(2);
+    r.theta = random_.Reals(r.NumPairs() * (mixed ? axes : 1),
+                            random_.OneIn(9) ? -3.0 : 0.0, 1.0);
+    for (int64_t p = 0; axes > 0 && !mixed && p < r.NumPairs(); ++p) {
+      r.axis.push_back(static_cast<int32_t>(random_.Draw(0, axes - 1)));
+    }
+    if (random_.OneIn(6)) r.origin = first_ + random_.Draw(0, reach_);
     // An angle is rounded to float64: past some millions that begins to show,
     // and differs with the order of the products.
     constexpr double kLargestAngle = 1e6;
@@ -246,23 +274,18 @@ class WholeCall {
     for (double& theta : r.theta) {
       theta *= std::min(1.0, kLargestAngle / std::max(far, 1.0));
     }
+    if (random_.OneIn(6)) r.angles = AngleMode::kFloat32;
+    return r;
+  }
+
+  Rotation DrawScoreRotation() {
+    Rotation r = DrawRotation(head_dim_);
     if (random_.OneIn(3)) r.gain = random_.Real(0.5, 1.5);
     if (random_.OneIn(6)) {
       r.log_decay =
           random_.Reals(r.NumPairs(), -4.0 / static_cast<double>(reach_), 0.0);
     }
-    if (random_.OneIn(6)) r.angles = AngleMode::kFloat32;
-    if (first_ >= 0 && random_.OneIn(4)) {
-      const int64_t axes = random_.Draw(1, 3);
-      for (int64_t a = 0; a < axes; ++a) {
-        r.axes.push_back(
-            {.divisor = random_.Draw(1, 9),
-             .modulus = random_.OneIn(2) ? 0 : random_.Draw(1, 9)});
-      }
-      for (int64_t p = 0; p < r.NumPairs(); ++p) {
-        r.axis.push_back(static_cast<int32_t>(random_.Draw(0, axes - 1)));
-      }
-    }
+    r.trains = random_.OneIn(3);
     return r;
   }
 
@@ -304,13 +327,12 @@ class WholeCall {
     t.scale.scale = random_.OneIn(9) ? random_.Real(-1.0, 1.0)
                                      : 1.0 / std::sqrt(double(head_dim_));
     if (random_.OneIn(6)) {
-      t.scale.beta = random_.Real(-0.1, 0.5);
-      t.scale.shift = random_.Draw(0, 9) - first_;
-      t.scale.span = random_.Draw(1, 50);
+      t.scale.rows = RandomTensor({Heads(), reach_}, random_.Seed());
+      t.scale.first_position = first_;
     }
     // Few terms mostly; sometimes all.
     const int64_t rare = random_.OneIn(4) ? 1 : 4;
-    if (random_.OneIn(2)) t.rotate = DrawRotation();
+    if (random_.OneIn(2)) t.rotate = DrawScoreRotation();
     if (random_.OneIn(rare + 1)) {
       const int64_t extra = random_.Draw(1, 9);
       t.extra_dot = ExtraDot{.q_rows = Table({Heads(), reach_, extra}),
@@ -321,7 +343,65 @@ class WholeCall {
     if (random_.OneIn(rare + 1)) t.k_table = DrawTable(head_dim_);
     if (random_.OneIn(2)) t.bias = DrawBias();
     if (random_.OneIn(rare + 1)) t.v_table = DrawTable(value_dim_);
+    if (random_.OneIn(rare + 1)) {
+      t.rotate_values = ValueRotation{.rotation = DrawRotation(value_dim_),
+                                      .relative = random_.OneIn(2)};
+    }
     return t;
+  }
+
+  // [B or 1, H or 1, ...], some of it shared, in any strides.
+  Tensor Operand(std::vector<int64_t> shape) {
+    for (size_t axis = 0; axis + 1 < shape.size(); ++axis) {
+      if (random_.OneIn(3)) shape[axis] = 1;
+    }
+    Tensor t = Table(std::move(shape));
+    return t.rank() == 4 ? Strided(t, random_) : t;
+  }
+
+  void DrawMask() {
+    PairMask& mask = call_.options.mask;
+    mask.shape = {random_.OneIn(2) ? batch_ : 1, Heads(),
+                  random_.OneIn(4) ? 1 : q_len_, k_len_};
+    int64_t step = random_.OneIn(4) ? 2 : 1;
+    for (size_t axis = 4; axis-- > 0; step *= mask.shape[axis]) {
+      mask.strides[axis] = step;
+    }
+    // Few or many, or none of whole stretches.
+    const int64_t odds = random_.Draw(2, 9), stretch = random_.Draw(1, 80);
+    bool seen = true;
+    for (int64_t n = 0; n < step; ++n) {
+      if (n % stretch == 0) seen = !random_.OneIn(odds);
+      call_.pairs.push_back(seen ? uint8_t{255} : uint8_t{0});
+    }
+    if (call_.pairs.empty()) mask = {};
+  }
+
+  void DrawOperands() {
+    AttentionOptions& o = call_.options;
+    if (random_.OneIn(3)) o.sinks = Table({heads_});
+    if (random_.OneIn(3)) o.key_bias = Operand({batch_, heads_, k_len_});
+    if (random_.OneIn(3)) {
+      o.pair_bias = Operand({batch_, heads_, q_len_, k_len_});
+    }
+    if (random_.OneIn(3)) DrawMask();
+    if (random_.OneIn(4)) {
+      for (int64_t b = 0; b < batch_; ++b) {
+        call_.prefix.push_back(random_.Draw(0, k_len_));
+      }
+    }
+    if (random_.OneIn(5)) o.chunk = random_.Draw(1, reach_);
+    if (random_.OneIn(4)) {
+      o.dropout = {.rate = random_.Real(0.0, 0.9), .seed = random_.Seed()};
+    }
+    if (call_.terms.q_table && random_.OneIn(2)) {
+      const int64_t width = random_.Draw(1, 40);
+      o.table_queries =
+          Strided(Table({batch_, heads_, q_len_, width}), random_);
+      Tensor& rows = call_.terms.q_table->rows;
+      rows = Table({rows.size(0), rows.size(1), width});
+    }
+    o.return_weights = random_.OneIn(4);
   }
 
   Random& random_;

@@ -42,12 +42,35 @@ inline AttentionResult RunDriver(const char* driver, const Call& call,
                             .keys_rotated = keys_rotated,
                             .driver = driver,
                             .threads = threads});
-  return kernels::Run(plan, call.q, call.k, call.v);
+  return kernels::Run(plan, kernels::Rows(call.q), kernels::Rows(call.k),
+                      kernels::Rows(call.v));
 }
 
 // The name of the driver that a call takes.
 inline std::string DriverOf(const Call& call) {
   return ExplainCall(call.q, call.k, call.v, call.terms, call.Options()).driver;
+}
+
+inline void ExpectResultEqualsReference(const Call& call,
+                                        const AttentionResult& actual,
+                                        const reference::Forward& expected) {
+  const double tolerance = ForwardTolerance(call);
+  EXPECT_LE(RelativeError(actual.out, expected.out), tolerance);
+  EXPECT_LE(RelativeError(actual.lse, expected.lse), tolerance);
+  if (!expected.weights.defined()) return;
+  EXPECT_LE(RelativeError(actual.weights, expected.weights), tolerance);
+}
+
+// The drivers of these names, which need not be those that would take the call.
+inline void ExpectDriversEqualReference(
+    const Call& call, std::initializer_list<const char*> drivers) {
+  const reference::Forward expected =
+      reference::Attention(call.q, call.k, call.v, call.terms, call.Options());
+  for (const char* driver : drivers) {
+    SCOPED_TRACE(driver);
+    ExpectResultEqualsReference(call, RunDriver(driver, call, /*threads=*/2),
+                                expected);
+  }
 }
 
 // Attention, and the tiled kernel, to which it would not give few queries.
@@ -56,19 +79,45 @@ inline void ExpectForwardEqualsReference(const Call& call) {
   options.return_lse = true;
   const reference::Forward expected =
       reference::Attention(call.q, call.k, call.v, call.terms, options);
-  const AttentionResult actual =
-      Attention(call.q, call.k, call.v, call.terms, options);
-  EXPECT_LE(RelativeError(actual.out, expected.out), ForwardTolerance(call));
-  EXPECT_LE(RelativeError(actual.lse, expected.lse), ForwardTolerance(call));
+  ExpectResultEqualsReference(
+      call, Attention(call.q, call.k, call.v, call.terms, options), expected);
+  ExpectResultEqualsReference(call, RunDriver("tiled", call, /*threads=*/2),
+                              expected);
+}
 
-  const AttentionResult tiled = RunDriver("tiled", call, /*threads=*/2);
-  EXPECT_LE(RelativeError(tiled.out, expected.out), ForwardTolerance(call));
-  EXPECT_LE(RelativeError(tiled.lse, expected.lse), ForwardTolerance(call));
+// The same bits on one, two and seven threads.
+inline void ExpectSameBitsOnAnyThreads(const char* driver, const Call& call) {
+  const AttentionResult one = RunDriver(driver, call, 1);
+  for (int threads : {2, 7}) {
+    SCOPED_TRACE(::testing::Message() << driver << ", threads " << threads);
+    const AttentionResult many = RunDriver(driver, call, threads);
+    EXPECT_EQ(many.out.ToVector(), one.out.ToVector());
+    EXPECT_EQ(many.lse.ToVector(), one.lse.ToVector());
+    if (!one.weights.defined()) continue;
+    EXPECT_EQ(many.weights.ToVector(), one.weights.ToVector());
+  }
+}
+
+inline std::vector<Param> Members(const OperandGrads& g) {
+  std::vector<Param> out;
+  if (g.sinks.defined()) out.push_back({"sinks", g.sinks});
+  if (g.key_bias.defined()) out.push_back({"key_bias", g.key_bias});
+  if (g.pair_bias.defined()) out.push_back({"pair_bias", g.pair_bias});
+  if (g.table_queries.defined()) {
+    out.push_back({"table_queries", g.table_queries});
+  }
+  return out;
 }
 
 // Every tensor of the gradients, with its name.
 inline std::vector<Param> Members(const TermGrads& g) {
   std::vector<Param> out;
+  if (g.scale.defined()) out.push_back({"scale", g.scale});
+  if (g.rotate) {
+    out.push_back(
+        {"theta", Tensor::From({static_cast<int64_t>(g.rotate->theta.size())},
+                               g.rotate->theta)});
+  }
   if (g.q_table.defined()) out.push_back({"q_table", g.q_table});
   if (g.k_table.defined()) out.push_back({"k_table", g.k_table});
   if (g.v_table.defined()) out.push_back({"v_table", g.v_table});
@@ -103,16 +152,22 @@ inline void ExpectBackwardEqualsReference(const Call& call, uint64_t seed) {
   const AttentionResult forward =
       Attention(call.q, call.k, call.v, call.terms, options);
   const Tensor d_out = RandomTensor(forward.out.shape(), seed).To(DType::kF32);
+  const BackwardOptions backward{
+      .d_lse = seed % 2 == 0 ? Tensor()
+                             : RandomTensor(forward.lse.shape(), seed + 1),
+      .pair_bias = options.pair_bias.defined()};
   const reference::Backward expected = reference::AttentionBackward(
-      d_out, call.q, call.k, call.v, call.terms, options);
-  const AttentionGrads actual = AttentionBackward(d_out, call.q, call.k, call.v,
-                                                  forward, call.terms, options);
+      d_out, call.q, call.k, call.v, call.terms, options, backward);
+  const AttentionGrads actual = AttentionBackward(
+      d_out, call.q, call.k, call.v, forward, call.terms, options, backward);
   const double tolerance = GradTolerance(call);
   EXPECT_LE(RelativeError(actual.d_q, expected.d_q), tolerance);
   EXPECT_LE(RelativeError(actual.d_k, expected.d_k), tolerance);
   EXPECT_LE(RelativeError(actual.d_v, expected.d_v), tolerance);
-  const std::vector<Param> a = Members(actual.terms);
-  const std::vector<Param> b = Members(expected.terms);
+  std::vector<Param> a = Members(actual.terms);
+  std::vector<Param> b = Members(expected.terms);
+  for (Param& param : Members(actual.operands)) a.push_back(std::move(param));
+  for (Param& param : Members(expected.operands)) b.push_back(std::move(param));
   ASSERT_EQ(a.size(), b.size());
   for (size_t n = 0; n < a.size(); ++n) {
     // ds of a row sums to zero. Weighed by distance and summed to one number,

@@ -16,88 +16,237 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_INL_H_
 #endif
 
+#include <algorithm>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "kernels/backward/reduce-inl.h"
-#include "kernels/backward/split-inl.h"
 #include "kernels/backward/task-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
+// How the pass is divided into tasks: by the shape alone, but for the waves,
+// which change no bit.
+struct BackwardSplit {
+  explicit BackwardSplit(const BackwardTables& bp);
+
+  int64_t stretch = 0;   // queries per task
+  int64_t per_head = 0;  // tasks
+  int64_t per_unit = 0;
+  int64_t wave = 0;  // units whose tables and sums exist at a time
+};
+
+inline BackwardSplit::BackwardSplit(const BackwardTables& bp) {
+  const PackedTables& tables = bp.packed;
+  const CallSizes& s = tables.call.sizes;
+  // One task per head, and with few heads several stretches of queries, each of
+  // four tiles at least.
+  constexpr int64_t kEnoughTasks = 8;
+  const int64_t stretches =
+      std::clamp<int64_t>(kEnoughTasks / (s.batch * s.q_heads), 1,
+                          std::max<int64_t>(s.q_len / (4 * kBwdQueries), 1));
+  stretch = AlignUp((s.q_len + stretches - 1) / stretches, kBwdQueries);
+  per_head = (s.q_len + stretch - 1) / stretch;
+  per_unit = tables.group * per_head;
+  // Tables of heads and sums of tasks must not pile up: as many units as make
+  // 64 MiB, but at least two per thread. What a unit packs is gone when it is
+  // done.
+  int64_t floats = 1;
+  const auto add = [&](const TableByOffset* table, int64_t stride) {
+    if (table == nullptr) return;
+    floats += table->map.width() * (tables.group * 2 + per_unit) * stride;
+  };
+  add(tables.q_table.get(), bp.table_stride);
+  if (bp.shared_pairs) floats += per_unit * stretch * s.k_len;
+  add(tables.v_table.get(), bp.value_pad);
+  if (tables.extra > 0) floats += per_unit * 2 * tables.cols * tables.extra;
+  if (tables.bias) floats += per_unit * 2 * tables.bias->map().width();
+  constexpr int64_t kWaveFloats = int64_t{16} << 20;
+  wave = std::clamp<int64_t>(
+      std::max<int64_t>(2 * tables.threads, kWaveFloats / floats), 1,
+      tables.Units());
+}
+
 // As in the forward pass, most units of a wave are a task each, packed and
 // finished by one thread; the last ones are shared.
-void BackwardF32(const BackwardCall& args) {
-  const Call& call = args.call;
-  const int threads = call.plan.threads;
-  const CallSizes& s = call.sizes;
-  if (s.batch * s.q_heads * s.q_len == 0 || s.k_len == 0) return;
-  const PackedTables tables(call);
-  const BackwardTables backward(tables, args);
-  const BackwardSplit split(tables, backward, args.want_terms);
-  const int64_t units = tables.Units();
-  for (int64_t first = 0; first < units; first += split.wave) {
-    const int64_t count = std::min(split.wave, units - first);
-    // Units of one sequence need the tables of their own heads only.
-    const bool one_sequence =
-        first / s.kv_heads == (first + count - 1) / s.kv_heads;
-    const int64_t first_head =
-        one_sequence ? first % s.kv_heads * tables.group : 0;
-    const int64_t heads = one_sequence ? count * tables.group : s.q_heads;
-    tables.PackTables(first_head, heads);
-    backward.Pack(first_head, heads, threads);
+class BackwardPass {
+ public:
+  // Allocates all that the pass needs.
+  explicit BackwardPass(const BackwardCall& args);
+  void Run();
 
-    std::vector<TaskGrads> grads(static_cast<size_t>(count * split.per_unit));
-    const auto head_of = [&](int64_t task) {
-      return (first + task / split.per_unit) % s.kv_heads * tables.group +
-             task % split.per_unit / split.per_head;
-    };
-    const auto run_task = [&](const BackwardPacked& bp, int64_t task) {
-      static thread_local BackwardTile scratch;
-      BackwardTask run(bp, args, scratch, grads[static_cast<size_t>(task)]);
-      const int64_t begin = task % split.per_head * split.stretch;
-      run.Run((first + task / split.per_unit) / s.kv_heads, head_of(task),
-              begin, std::min(split.stretch, s.q_len - begin));
-    };
-    const auto finish = [&](const BackwardPacked& bp, int64_t n) {
-      FinishKeys(
-          bp, args, (first + n) / s.kv_heads, (first + n) % s.kv_heads,
-          std::span(grads).subspan(static_cast<size_t>(n * split.per_unit),
-                                   static_cast<size_t>(split.per_unit)));
-    };
-    const int64_t owned =
-        threads == 1 ? count : std::max<int64_t>(count - threads, 0);
-    BackwardPacked shared(tables, backward);
-    shared.Pack(first + owned, count - owned);
-    const int64_t shared_tasks = (count - owned) * split.per_unit;
-    ParallelFor(owned + shared_tasks, threads, [&](int64_t order) {
-      if (order < owned) {
-        BackwardPacked own(tables, backward);
-        own.Pack(first + order, 1);
-        for (int64_t n = 0; n < split.per_unit; ++n) {
-          run_task(own, order * split.per_unit + n);
-        }
-        finish(own, order);
-        return;
+ private:
+  // Query heads whose tables units [first, first + count) need.
+  Interval Heads(int64_t first, int64_t count) const;
+  void RunWave(int64_t first, int64_t count);
+  // Task `task` of the wave, among all of its units.
+  void RunTask(BackwardWorker& worker, const BackwardPacked& operands,
+               int64_t task, KeySums& sums) noexcept;
+  // The keys of unit `unit` of the wave.
+  void Finish(BackwardWorker& worker, const BackwardPacked& operands,
+              int64_t unit, std::span<const KeySums> sums) noexcept;
+  // What the tasks of the wave found for a pair bias that they share.
+  void AddPairBias(int64_t tasks);
+  int64_t SequenceOf(int64_t task) const {
+    return (first_ + task / split_.per_unit) / s_.kv_heads;
+  }
+  int64_t HeadOf(int64_t task) const {
+    return (first_ + task / split_.per_unit) % s_.kv_heads * tables_.group +
+           task % split_.per_unit / split_.per_head;
+  }
+
+  const BackwardCall& args_;
+  const CallSizes& s_;
+  const int threads_;
+  const PackedTables tables_;
+  BackwardTables bp_;
+  const BackwardSplit split_;
+  const int64_t shared_units_;  // of a wave, at most
+  BackwardPacked shared_;
+  std::vector<KeySums> shared_sums_;
+  std::vector<TermSums> term_sums_;
+  std::vector<std::unique_ptr<BackwardWorker>> workers_;
+  int64_t first_ = 0;  // unit of the wave
+};
+
+inline BackwardPass::BackwardPass(const BackwardCall& args)
+    : args_(args),
+      s_(args.call.sizes),
+      threads_(args.call.plan.threads),
+      tables_(args.call),
+      bp_(tables_, args),
+      split_(bp_),
+      shared_units_(threads_ == 1 ? 0
+                                  : std::min<int64_t>(threads_, split_.wave)),
+      shared_(bp_, shared_units_, threads_) {
+  int64_t heads = 0;
+  for (int64_t first = 0; first < tables_.Units(); first += split_.wave) {
+    heads = std::max(
+        heads,
+        Heads(first, std::min(split_.wave, tables_.Units() - first)).size());
+  }
+  bp_.Reserve(heads);
+  for (int64_t n = 0; n < shared_units_ * split_.per_unit; ++n) {
+    shared_sums_.emplace_back(bp_);
+  }
+  for (int64_t n = 0; n < split_.wave * split_.per_unit; ++n) {
+    term_sums_.emplace_back(bp_, split_.stretch);
+  }
+  const int64_t own_units = split_.wave > shared_units_ ? 1 : 0;
+  for (int n = 0; n < threads_; ++n) {
+    workers_.push_back(std::make_unique<BackwardWorker>(
+        bp_, args, own_units, own_units * split_.per_unit, split_.stretch));
+  }
+}
+
+inline void BackwardPass::Run() {
+  if (bp_.operands.sinks.defined()) AddSinkGrads(args_.call, args_, bp_.delta);
+  if (s_.k_len == 0) return;
+  for (int64_t first = 0; first < tables_.Units(); first += split_.wave) {
+    RunWave(first, std::min(split_.wave, tables_.Units() - first));
+  }
+}
+
+// Units of one sequence need the tables of their own heads only.
+inline Interval BackwardPass::Heads(int64_t first, int64_t count) const {
+  if (first / s_.kv_heads != (first + count - 1) / s_.kv_heads) {
+    return {0, s_.q_heads};
+  }
+  const int64_t head = first % s_.kv_heads * tables_.group;
+  return {head, head + count * tables_.group};
+}
+
+inline void BackwardPass::RunTask(BackwardWorker& worker,
+                                  const BackwardPacked& operands, int64_t task,
+                                  KeySums& sums) noexcept {
+  const int64_t begin = task % split_.per_head * split_.stretch;
+  worker.Run(operands, SequenceOf(task), HeadOf(task), begin,
+             std::min(split_.stretch, s_.q_len - begin), sums,
+             term_sums_[static_cast<size_t>(task)]);
+}
+
+inline void BackwardPass::Finish(BackwardWorker& worker,
+                                 const BackwardPacked& operands, int64_t unit,
+                                 std::span<const KeySums> sums) noexcept {
+  FinishKeys(operands, args_, (first_ + unit) / s_.kv_heads,
+             (first_ + unit) % s_.kv_heads, sums,
+             std::span(term_sums_)
+                 .subspan(static_cast<size_t>(unit * split_.per_unit),
+                          static_cast<size_t>(split_.per_unit)),
+             worker.d_key.data());
+}
+
+inline void BackwardPass::RunWave(int64_t first, int64_t count) {
+  first_ = first;
+  const Interval heads = Heads(first, count);
+  bp_.Pack(heads.begin, heads.size());
+  const int64_t owned = std::max<int64_t>(count - shared_units_, 0);
+  shared_.Pack(first + owned, count - owned);
+  const int64_t shared_tasks = (count - owned) * split_.per_unit;
+  const auto run = [&](int64_t order, int number) noexcept {
+    BackwardWorker& worker = *workers_[static_cast<size_t>(number)];
+    if (order < owned) {
+      worker.own.Pack(first + order, 1);
+      for (int64_t n = 0; n < split_.per_unit; ++n) {
+        RunTask(worker, worker.own, order * split_.per_unit + n,
+                worker.own_sums[static_cast<size_t>(n)]);
       }
-      // Last stretches first: under a causal mask they are the longest.
-      const int64_t shared_heads = shared_tasks / split.per_head;
-      const int64_t part = split.per_head - 1 - (order - owned) / shared_heads;
-      const int64_t head =
-          owned * tables.group + (order - owned) % shared_heads;
-      run_task(shared, head * split.per_head + part);
-    });
-    ParallelFor(count - owned, threads,
-                [&](int64_t n) { finish(shared, owned + n); });
-    if (args.want_terms) {
-      for (int64_t task = 0; task < count * split.per_unit; ++task) {
-        AddTermGrads(shared, grads[static_cast<size_t>(task)], head_of(task),
-                     *args.grads);
-      }
+      Finish(worker, worker.own, order, worker.own_sums);
+      return;
+    }
+    // Last stretches first: under a causal mask they are the longest.
+    const int64_t shared_heads = shared_tasks / split_.per_head;
+    const int64_t part = split_.per_head - 1 - (order - owned) / shared_heads;
+    const int64_t task =
+        (order - owned) % shared_heads * split_.per_head + part;
+    RunTask(worker, shared_, owned * split_.per_unit + task,
+            shared_sums_[static_cast<size_t>(task)]);
+  };
+  ParallelFor(owned + shared_tasks, threads_, run);
+  const auto finish = [&](int64_t n, int number) noexcept {
+    Finish(*workers_[static_cast<size_t>(number)], shared_, owned + n,
+           std::span(shared_sums_)
+               .subspan(static_cast<size_t>(n * split_.per_unit),
+                        static_cast<size_t>(split_.per_unit)));
+  };
+  ParallelFor(count - owned, threads_, finish);
+  const int64_t tasks = count * split_.per_unit;
+  for (int64_t task = 0; task < tasks; ++task) {
+    const TermSums& sums = term_sums_[static_cast<size_t>(task)];
+    AddTermGrads(bp_, sums, HeadOf(task), *args_.grads);
+    if (bp_.operands.key_bias.defined()) {
+      AddKeyBiasGrad(args_.call, sums, SequenceOf(task), HeadOf(task),
+                     bp_.operands.key_bias);
     }
   }
+  if (bp_.shared_pairs) AddPairBias(tasks);
+}
+
+inline void BackwardPass::AddPairBias(int64_t tasks) {
+  Tensor& grad = bp_.operands.pair_bias;
+  // Rows of different queries go to different places where the order is that of
+  // the tensor, so that threads may share them.
+  const bool apart = grad.size(2) == s_.q_len &&
+                     args_.call.plan.tokens.Sequences() == 1 &&
+                     args_.call.Queries(0).in_order;
+  const auto add = [&](int64_t i, int /*worker*/) noexcept {
+    for (int64_t task = 0; task < tasks; ++task) {
+      const int64_t begin = task % split_.per_head * split_.stretch;
+      if (begin + i >= s_.q_len) continue;
+      AddPairBiasRow(args_.call, term_sums_[static_cast<size_t>(task)],
+                     SequenceOf(task), HeadOf(task), begin, i, grad);
+    }
+  };
+  ParallelFor(split_.stretch, apart ? threads_ : 1, add);
+}
+
+void BackwardF32(const BackwardCall& args) {
+  const CallSizes& s = args.call.sizes;
+  if (s.batch * s.q_heads * s.q_len == 0) return;
+  BackwardPass(args).Run();
 }
 
 }  // namespace HWY_NAMESPACE

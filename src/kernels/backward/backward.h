@@ -11,12 +11,14 @@ struct BackwardCall {
   const Call& call;
   Rows d_out;
   Rows out;
-  const float* lse;  // [B, Hq, Lq]
-  Tensor* d_q;       // contiguous, in the shapes of q, k and v
+  const float* lse;    // [B, Hq, Lq]
+  const float* d_lse;  // the same, or nullptr
+  Tensor* d_q;         // contiguous, in the shapes of q, k and v
   Tensor* d_k;
   Tensor* d_v;
-  bool want_terms = false;
   TermGrads* grads = nullptr;  // zeroed
+  // Zeroed; key_bias and sinks f64, pair_bias and table_queries f32.
+  OperandGrads* operands = nullptr;
 };
 
 void Backward(const BackwardCall& args);

@@ -8,9 +8,6 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_
 #endif
 
-#include <optional>
-#include <vector>
-
 #include "kernels/backward/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,22 +16,18 @@ namespace HWY_NAMESPACE {
 
 class BiasGrad {
  public:
-  BiasGrad(const BackwardPacked& bp, const Scorer& scorer, bool want,
-           const BackwardTile& tile, TaskGrads& grads)
-      : call_(bp.packed.call), scorer_(scorer), t_(tile), g_(grads) {
-    if (!want || !bp.packed.bias) return;
-    bias_ = bp.packed.bias.get();
+  BiasGrad(const BackwardTables& bp, const Scorer& scorer,
+           const BackwardTile& tile)
+      : call_(bp.packed.call),
+        scorer_(scorer),
+        t_(tile),
+        bias_(bp.packed.bias.get()) {
+    if (bias_ == nullptr) return;
     if (bias_->by_offset()) {
-      g_.bias.assign(static_cast<size_t>(bias_->map().width()), 0.0);
-    } else if (const auto* table = std::get_if<BiasTable>(&*call_.terms.bias)) {
-      g_.special.assign(static_cast<size_t>(table->buckets.count), 0.0);
-    } else if (const auto* profile =
-                   std::get_if<BiasProfile>(&*call_.terms.bias)) {
-      g_.profile = BiasProfileGrads{
-          std::vector<double>(), std::vector<double>(profile->row_gain.size()),
-          Tensor::Zeros(DType::kF64, profile->base.shape()),
-          Tensor::Zeros(DType::kF64, profile->slope.shape())};
-      g_.profile_by_offset.assign(bias_->profile()->size(), 0.0);
+      sums_.Resize(DiagonalSums(call_.sizes.k_len, kBwdQueries));
+    } else {
+      by_pair_ = std::holds_alternative<BiasTable>(*call_.terms.bias);
+      if (by_pair_) sums_.Resize(bias_->map().width() + 2 * kEndPad);
     }
   }
 
@@ -45,9 +38,9 @@ class BiasGrad {
   void AddBlock(const Block& block, int64_t n, int64_t tile, int64_t keys);
   // ds of row r, indexed by key.
   void AddRow(const Block& block, int64_t r, Interval keys, const float* ds) {
-    if (g_.profile) {
+    if (bias_->profile()) {
       AddProfile(block, r, keys, ds);
-    } else if (!g_.special.empty()) {
+    } else if (by_pair_) {
       AddPairs(block, r, Within(keys, block.seen[r]), ds);
     } else {
       AddKeys(block, r, Within(keys, block.seen[r]), ds);
@@ -56,6 +49,11 @@ class BiasGrad {
   void EndQueries();
 
  private:
+  // SumBuffer along the diagonals of a tile, with room for a vector before and
+  // after.
+  static int64_t DiagonalSums(int64_t keys, int64_t queries) {
+    return keys + queries + 4 * kColsI + 2 * kBwdKeys;
+  }
   void AddKeys(const Block& block, int64_t r, Interval seen, const float* ds);
   void AddPairs(const Block& block, int64_t r, Interval seen, const float* ds);
   void AddProfile(const Block& block, int64_t r, Interval keys,
@@ -64,8 +62,8 @@ class BiasGrad {
   const Call& call_;
   const Scorer& scorer_;
   const BackwardTile& t_;
-  TaskGrads& g_;
-  const BiasTerm* bias_ = nullptr;  // nullptr: no gradient is wanted
+  const BiasTerm* const bias_;  // nullptr: none
+  bool by_pair_ = false;        // a table over a 2-D window or special tokens
   bool diagonal_ = false;
   int64_t max_offset_ = 0;  // of the first of the sums along diagonals
   int64_t count_ = 0;
@@ -75,17 +73,15 @@ class BiasGrad {
 inline void BiasGrad::BeginQueries() {
   diagonal_ = bias_ != nullptr && bias_->by_offset() && t_.straight;
   if (diagonal_) {
-    // Room for a vector before and after.
     const Interval any = t_.Any();
     max_offset_ = t_.Position(t_.count - 1) -
                   call_.Keys(t_.b).Position(any.begin) + 2 * kColsI + kBwdKeys;
-    count_ = any.size() + t_.count + 4 * kColsI + 2 * kBwdKeys;
-  } else if (!g_.special.empty()) {
+    count_ = DiagonalSums(any.size(), t_.count);
+  } else if (by_pair_) {
     count_ = bias_->map().width() + 2 * kEndPad;
   } else {
     return;
   }
-  sums_.Resize(count_);
   std::fill_n(sums_.data(), count_, 0.0F);
 }
 
@@ -116,9 +112,9 @@ inline void BiasGrad::AddKeys(const Block& block, int64_t r, Interval seen,
     const int64_t offset = block.position[r] - t.Position(j);
     const double d = static_cast<double>(ds[j]);
     if (bias_->by_offset()) {
-      g_.bias[static_cast<size_t>(bias_->map().Entry(offset))] += d;
+      t_.term_sums->bias[static_cast<size_t>(bias_->map().Entry(offset))] += d;
     } else {
-      (offset > 0 ? g_.past : g_.future) -=
+      (offset > 0 ? t_.term_sums->past : t_.term_sums->future) -=
           d * std::abs(static_cast<double>(offset));
     }
   }
@@ -130,7 +126,8 @@ inline void BiasGrad::AddPairs(const Block& block, int64_t r, Interval seen,
   const BucketMap& buckets = std::get<BiasTable>(*call_.terms.bias).buckets;
   const auto& special = buckets.special;
   const auto add = [&](int32_t bucket, int64_t j) {
-    g_.special[static_cast<size_t>(bucket)] += static_cast<double>(ds[j]);
+    t_.term_sums->special[static_cast<size_t>(bucket)] +=
+        static_cast<double>(ds[j]);
   };
   const bool from_special = special && block.position[r] == special->position;
   BiasTerm::ForRuns(
@@ -163,11 +160,12 @@ inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
   const auto& profile = std::get<BiasProfile>(*call_.terms.bias);
   const ProfileByOffset& distances = *bias_->profile();
   const ProfileRow row(profile, t_.h, block.position[r]);
-  double* d_base = g_.profile->base.MutableData<double>() + row.head;
-  double* d_slope = g_.profile->slope.MutableData<double>() + row.head;
+  TermSums& g = *t_.term_sums;
+  double* d_base = g.profile->base.MutableData<double>() + row.head;
+  double* d_slope = g.profile->slope.MutableData<double>() + row.head;
   SegmentWalk walk(profile);
   const VD gain = hn::Set(kDD, row.gain), zero = hn::Zero(kDD);
-  // Sums of the segment that the walk is in, by lane.
+  // SumBuffer of the segment that the walk is in, by lane.
   size_t open = 0;
   VD sum = zero, sum_x = zero, d_gain = zero;
   const auto close = [&] {
@@ -180,7 +178,7 @@ inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
       block, r, keys,
       [&](int64_t j, int64_t offset) {
         const double* u = distances.At(offset);
-        double* d_u = g_.profile_by_offset.data() + distances.Entry(offset);
+        double* d_u = g.profile_by_offset.data() + distances.Entry(offset);
         for (int64_t l = 0; l < kLanesI; l += kLanesD) {
           const VD distance = hn::LoadU(kDD, u + l);
           const VD x = hn::Mul(distance, gain);
@@ -206,25 +204,27 @@ inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
         d_base[segment] += d;
         d_slope[segment] += d * x;
         const double d_x = d * row.slope[segment];
-        g_.profile_by_offset[static_cast<size_t>(distances.Entry(offset))] +=
+        g.profile_by_offset[static_cast<size_t>(distances.Entry(offset))] +=
             d_x * row.gain;
-        g_.profile->row_gain[row.query] += d_x * u;
+        g.profile->row_gain[row.query] += d_x * u;
       });
   close();
-  g_.profile->row_gain[row.query] += hn::GetLane(hn::SumOfLanes(kDD, d_gain));
+  g.profile->row_gain[row.query] += hn::GetLane(hn::SumOfLanes(kDD, d_gain));
 }
 
 inline void BiasGrad::EndQueries() {
   if (diagonal_) {
     for (int64_t n = 0; n < count_; ++n) {
       const int64_t e = bias_->map().Entry(max_offset_ - n);
-      g_.bias[static_cast<size_t>(e)] += static_cast<double>(sums_.data()[n]);
+      t_.term_sums->bias[static_cast<size_t>(e)] +=
+          static_cast<double>(sums_.data()[n]);
     }
-  } else if (!g_.special.empty()) {
+  } else if (by_pair_) {
     const OffsetMap& map = bias_->map();
     FoldEnds(sums_.data(), map.width());
     for (int64_t e = 0; e < map.width(); ++e) {
-      g_.special[static_cast<size_t>(map.bucket[static_cast<size_t>(e)])] +=
+      t_.term_sums
+          ->special[static_cast<size_t>(map.bucket[static_cast<size_t>(e)])] +=
           static_cast<double>(sums_.data()[kEndPad + e]);
     }
   }

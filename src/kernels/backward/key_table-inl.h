@@ -9,8 +9,6 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_
 #endif
 
-#include <vector>
-
 #include "kernels/backward/query_table-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,44 +17,30 @@ namespace HWY_NAMESPACE {
 
 class KeyTableGrad {
  public:
-  KeyTableGrad(const BackwardPacked& bp, const Scorer& scorer,
-               const QueryTableGrad& query_table, bool want,
-               const BackwardTile& tile, TaskGrads& grads)
+  KeyTableGrad(const BackwardTables& bp, const Scorer& scorer,
+               const QueryTableGrad& query_table, const BackwardTile& tile)
       : bp_(bp),
         packed_(bp.packed),
         call_(bp.packed.call),
         scorer_(scorer),
         query_table_(query_table),
-        want_(want),
-        t_(tile),
-        g_(grads) {
+        t_(tile) {
     if (!present()) return;
     // A query table over the same buckets has the rows of ds by offset already.
     if (!(query_table.by_row() && packed_.q_table->map == packed_.k_map)) {
       stride_ = AlignUp(packed_.k_map.width(), kLanesI) + 2 * kEndPad;
+      sums_.Resize(kBwdQueries * stride_);
     }
-    if (want_) {
-      g_.k_table.assign(
-          static_cast<size_t>(
-              AlignUp(call_.terms.k_table->buckets.count, kRowsI) *
-              bp_.dim_stride),
-          0.0F);
-    }
-  }
-  bool present() const { return scorer_.needs_key_table(); }
-
-  void BeginHead() {
-    if (!present()) return;
     // Blocks of kRows keys may reach past the last panel of the last bucket.
-    const int64_t size =
-        AlignUp(call_.terms.k_table->buckets.count, kRowsI) * packed_.cols +
-        kRowsI;
-    d_products_.Resize(size);
-    std::fill_n(d_products_.data(), size, 0.0F);
+    const int64_t buckets = AlignUp(call_.terms.k_table->buckets.count, kRowsI);
+    d_products_ = SumBuffer(buckets * packed_.cols + kRowsI);
+    table_ = SumBuffer(buckets * bp_.dim_stride);
+    keys_ = SumBuffer(packed_.cols * bp_.dim_stride);
   }
+  bool present() const { return packed_.HasKeyTable(); }
+
+  void BeginHead() { d_products_.Clear(); }
   void BeginQueries() {
-    if (stride_ == 0) return;
-    sums_.Resize(kBwdQueries * stride_);
     std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
   }
   // ds of row r, query i of the tile.
@@ -84,24 +68,23 @@ class KeyTableGrad {
   void AddFar(const Block& block, int64_t r, Interval keys, const float* ds);
   void AddNear(Interval any);
 
-  const BackwardPacked& bp_;
-  const Packed& packed_;
+  const BackwardTables& bp_;
+  const PackedTables& packed_;
   const Call& call_;
   const Scorer& scorer_;
   const QueryTableGrad& query_table_;
-  const bool want_;  // the gradient of the table, not only that of the keys
   const BackwardTile& t_;
-  TaskGrads& g_;
   int64_t stride_ = 0;      // of rows of its own
   FloatBuffer sums_;        // ds by offset: [kBwdQueries][stride_]
-  FloatBuffer d_products_;  // of k_j.Tk[b]: [buckets][cols]
+  SumBuffer d_products_;    // of k_j.Tk[b]: [buckets][cols]
+  SumBuffer table_, keys_;  // Tk and k of the head, rows dim_stride apart
 };
 
 // Row r of a block whose positions do not count up.
 inline void KeyTableGrad::AddScattered(const Block& block, int64_t r,
                                        Interval keys, const float* ds) {
   const float scale =
-      static_cast<float>(call_.terms.scale.At(block.position[r]));
+      static_cast<float>(call_.terms.scale.At(block.h, block.position[r]));
   const VF vscale = hn::Set(kDF, scale);
   float* table = d_products_.data();
   const int64_t cols = packed_.cols;
@@ -129,7 +112,7 @@ inline void KeyTableGrad::AddFar(const Block& block, int64_t r, Interval keys,
   const int64_t zero = begin - map.max_offset + block.position[r] -
                        call_.Keys(t_.b).Position(begin);
   const float scale =
-      static_cast<float>(call_.terms.scale.At(block.position[r]));
+      static_cast<float>(call_.terms.scale.At(block.h, block.position[r]));
   const auto add = [&](int64_t j, int64_t to, int64_t bucket) {
     AddScaled(scale, ds + j, to - j,
               d_products_.data() + bucket * packed_.cols + j);
@@ -154,7 +137,7 @@ inline void KeyTableGrad::AddNear(Interval any) {
                        call_.Keys(t_.b).Position(any.begin);
   HWY_ALIGN float scale[kBwdQueries] = {};
   for (int64_t i = 0; i < t_.count; ++i) {
-    scale[i] = static_cast<float>(call_.terms.scale.At(t_.Position(i)));
+    scale[i] = static_cast<float>(call_.terms.scale.At(t_.h, t_.Position(i)));
   }
   const int64_t from =
       std::clamp<int64_t>(any.begin - base - t_.count + 1, 0, map.width());
@@ -200,41 +183,30 @@ inline void KeyTableGrad::EndHead() {
   const CallSizes& s = call_.sizes;
   const Tensor& rows = call_.terms.k_table->rows;
   const int64_t count = rows.size(1), cols = packed_.cols;
-  const int64_t padded = AlignUp(count, kRowsI);
-  FloatBuffer table(padded * bp_.dim_stride), keys(cols * bp_.dim_stride);
-  FloatBuffer d_keys(AlignUp(cols, kRowsI) * bp_.dim_stride);
-  std::fill_n(table.data(), padded * bp_.dim_stride, 0.0F);
-  std::fill_n(keys.data(), cols * bp_.dim_stride, 0.0F);
-  std::fill_n(d_keys.data(), AlignUp(cols, kRowsI) * bp_.dim_stride, 0.0F);
-  std::vector<float> scratch(static_cast<size_t>(s.head_dim));
+  table_.Clear();
+  keys_.Clear();
   for (int64_t t = 0; t < count; ++t) {
-    std::copy_n(TableRow(rows, t_.h, t, scratch.data()), s.head_dim,
-                table.data() + t * bp_.dim_stride);
+    float* to = table_.data() + t * bp_.dim_stride;
+    const float* from = TableRow(rows, t_.h, t, to);
+    if (from != to) std::copy_n(from, s.head_dim, to);
   }
   const Tokens& tokens = call_.Keys(t_.b);
   for (int64_t j = 0; j < tokens.size(); ++j) {
     call_.k.Load(t_.b, call_.KvHead(t_.h),
                  tokens.source[static_cast<size_t>(j)],
-                 keys.data() + j * bp_.dim_stride);
+                 keys_.data() + j * bp_.dim_stride);
   }
-  if (want_) {
-    for (int64_t t = 0; t < count; t += kRowsI) {
-      AddProduct(d_products_.data() + t * cols, 1, cols,
-                 RowMajor{keys.data(), bp_.dim_stride}, cols,
-                 g_.k_table.data() + t * bp_.dim_stride, bp_.dim_stride,
-                 bp_.dim_stride);
-    }
+  for (int64_t t = 0; t < count; t += kRowsI) {
+    AddProduct(d_products_.data() + t * cols, 1, cols,
+               RowMajor{keys_.data(), bp_.dim_stride}, cols,
+               t_.term_sums->k_table.data() + t * bp_.dim_stride,
+               bp_.dim_stride, bp_.dim_stride);
   }
   for (int64_t j = 0; j < cols; j += kRowsI) {
     AddProduct(d_products_.data() + j, cols, kAdjacent,
-               RowMajor{table.data(), bp_.dim_stride}, count,
-               d_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
+               RowMajor{table_.data(), bp_.dim_stride}, count,
+               t_.sums->plain_keys.data() + j * bp_.dim_stride, bp_.dim_stride,
                bp_.dim_stride);
-  }
-  g_.plain_keys.reserve(static_cast<size_t>(tokens.size() * s.head_dim));
-  for (int64_t j = 0; j < tokens.size(); ++j) {
-    const float* row = d_keys.data() + j * bp_.dim_stride;
-    g_.plain_keys.insert(g_.plain_keys.end(), row, row + s.head_dim);
   }
 }
 

@@ -23,17 +23,17 @@ namespace HWY_NAMESPACE {
 
 class QueryTableGrad {
  public:
-  QueryTableGrad(const BackwardPacked& bp, BackwardTile& tile, TaskGrads& grads)
-      : bp_(bp), t_(tile), g_(grads) {
-    const Packed& packed = bp.packed;
+  QueryTableGrad(const BackwardTables& bp, BackwardTile& tile)
+      : bp_(bp), t_(tile) {
+    const PackedTables& packed = bp.packed;
     if (!packed.q_table) return;
     map_ = &packed.q_table->map;
-    if (!packed.q_table_band) {
+    if (packed.q_table_band) {
+      band_.Resize(kBwdQueries * AlignUp(kPiece, kLanesI));
+    } else {
       stride_ = AlignUp(map_->width(), kLanesI) + 2 * kEndPad;
+      sums_.Resize(kBwdQueries * stride_);
     }
-    // Added to kRows rows at a time, from any row on.
-    g_.q_table.assign(
-        static_cast<size_t>((map_->width() + kRowsI) * bp_.dim_stride), 0.0F);
   }
 
   // Rows of ds by offset, padded as PadEnds, of a short table; else nullptr.
@@ -43,8 +43,6 @@ class QueryTableGrad {
   bool present() const { return map_ != nullptr; }
 
   void BeginQueries() {
-    if (!by_row()) return;
-    sums_.Resize(kBwdQueries * stride_);
     std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
   }
   // ds of row r, query i of the tile: of a short table.
@@ -64,21 +62,24 @@ class QueryTableGrad {
   void AddToQueries(int64_t n, const float* a, Stride ar, int64_t first,
                     int64_t depth) {
     AddProduct(a, 1, ar, bp_.q_rows->Head(t_.h).From(first), depth,
-               t_.d_plain.data() + n * kRowsI * bp_.dim_stride, bp_.dim_stride,
-               bp_.dim_stride);
+               t_.d_plain.data() + n * kRowsI * bp_.table_stride,
+               bp_.table_stride, bp_.table_stride);
   }
   // dTq += A^T q of queries [from, from + depth), for kRows entries from
   // `first` on.
   void AddToTable(const float* a, int64_t ak, int64_t from, int64_t depth,
                   int64_t first) {
     AddProduct(a, ak, kAdjacent, t_.Plain().From(from), depth,
-               g_.q_table.data() + first * bp_.dim_stride, bp_.dim_stride,
-               bp_.dim_stride);
+               t_.term_sums->q_table.data() + first * bp_.table_stride,
+               bp_.table_stride, bp_.table_stride);
   }
 
-  const BackwardPacked& bp_;
+  // Entries of a wide table at a time, where positions are scattered: far ones
+  // may span all of it. A multiple of 12 and of 6.
+  static constexpr int64_t kPiece = 1020;
+
+  const BackwardTables& bp_;
   BackwardTile& t_;
-  TaskGrads& g_;
   const OffsetMap* map_ = nullptr;
   int64_t stride_ = 0;  // of a query's sums; 0: a wide table, or none
   FloatBuffer sums_, band_;
@@ -114,8 +115,7 @@ inline void QueryTableGrad::AddTile(int64_t tile, int64_t keys) {
     return;
   }
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
-    const Interval any =
-        Within(t_.blocks[static_cast<size_t>(n)].any, {tile, tile + keys});
+    const Interval any = Within(t_.blocks[n].any, {tile, tile + keys});
     if (any.empty()) continue;
     // Columns x = c - r from the last row's first to the first row's last.
     const int64_t x = any.begin - tile - (kRowsI - 1);
@@ -139,7 +139,7 @@ inline void QueryTableGrad::AddScattered(int64_t tile, int64_t keys) {
     return map_->Entry(t_.Position(i) - t.Position(j));
   };
   const auto seen = [&](int64_t i) {
-    const Block& block = t_.blocks[static_cast<size_t>(i / kRowsI)];
+    const Block& block = t_.blocks[i / kRowsI];
     return Within(block.seen[i % kRowsI], {tile, tile + keys});
   };
   int64_t first = width, last = -1;
@@ -150,14 +150,11 @@ inline void QueryTableGrad::AddScattered(int64_t tile, int64_t keys) {
     last = std::max(last, entry(i, own.end - 1));
   }
   if (last < first) return;
-  // Rows of the band are accumulated kRows entries at a time. Far positions may
-  // span a wide table: in pieces.
-  constexpr int64_t kPiece = 1020;  // a multiple of 12 and of 6
+  // Rows of the band are accumulated kRows entries at a time.
   for (int64_t piece = AlignDown(first, kRowsI); piece <= last;
        piece += kPiece) {
     const int64_t span = AlignUp(std::min(last + 1 - piece, kPiece), kRowsI);
     const int64_t stride = AlignUp(span, kLanesI);
-    band_.Resize(kBwdQueries * stride);
     std::fill_n(band_.data(), kBwdQueries * stride, 0.0F);
     bool any = false;
     for (int64_t i = 0; i < t_.count; ++i) {

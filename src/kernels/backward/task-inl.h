@@ -1,5 +1,5 @@
-// One task of the backward pass: a stretch of queries of one head against all
-// keys. Compiled once per SIMD target.
+// The tasks of the backward pass that one worker runs: stretches of queries of
+// one head, each against all keys. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_
@@ -8,21 +8,31 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_
 #endif
 
+#include <algorithm>
 #include <vector>
 
+#include "kernels/backward/rotation-inl.h"
 #include "kernels/backward/terms-inl.h"
+#include "kernels/terms/dropout-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-class BackwardTask {
+class BackwardWorker {
  public:
-  BackwardTask(const BackwardPacked& bp, const BackwardCall& args,
-               BackwardTile& scratch, TaskGrads& grads);
+  // With room to pack `own_units` units, and for the sums of `own_tasks` tasks.
+  BackwardWorker(const BackwardTables& bp, const BackwardCall& args,
+                 int64_t own_units, int64_t own_tasks, int64_t stretch);
 
-  // Queries [first, first + count) of (b, h), all keys.
-  void Run(int64_t b, int64_t h, int64_t first, int64_t count);
+  // Queries [first, first + count) of (b, h), all keys, which are packed in
+  // `operands`.
+  void Run(const BackwardPacked& operands, int64_t b, int64_t h, int64_t first,
+           int64_t count, KeySums& sums, TermSums& term_sums) noexcept;
+
+  BackwardPacked own;
+  std::vector<KeySums> own_sums;
+  FloatBuffer d_key;  // of one token, and that of its value: [depth][value_dim]
 
  private:
   int64_t SpanKeys() const;
@@ -30,71 +40,69 @@ class BackwardTask {
   void LoadQueries(int64_t first, int64_t count, Interval span);
   void ScoreBlock(int64_t n, int64_t tile, int64_t keys);
   void AddProducts(int64_t tile, int64_t keys);
-  void AddToQueries(int64_t tile, int64_t keys);
+  void AddToQueries(int64_t tile);
   void AddToKeys(int64_t tile, int64_t keys);
   // For each pair of a query i and a key j of the tile that it sees.
   template <typename F>
-  void ForSeen(int64_t tile, int64_t keys, const F& f) const;
+  void ForSeen(const F& f) const;
+  void AddToScale(int64_t i, int64_t position, const float* d);
   void StoreQueries(bool add);
 
-  const BackwardPacked& bp_;
-  const Packed& packed_;
+  const BackwardTables& bp_;
+  const PackedTables& packed_;
   const Call& call_;
   const BackwardCall& args_;
-  BackwardTile& t_;
-  TaskGrads& g_;
+  const BackwardPacked* operands_ = nullptr;
   Scorer scorer_;
+  const DropoutTerm dropout_;
+  FloatBuffer unscaled_;  // one query, for the gradient of its scale
   KeyTable key_table_;
   DisentangledRows disentangled_;
+  BackwardTile t_;
   TermBackward terms_;
+  std::vector<uint8_t> stored_;  // which tiles of queries have written their dq
 };
 
-inline BackwardTask::BackwardTask(const BackwardPacked& bp,
-                                  const BackwardCall& args,
-                                  BackwardTile& scratch, TaskGrads& grads)
-    : bp_(bp),
+inline BackwardWorker::BackwardWorker(const BackwardTables& bp,
+                                      const BackwardCall& args,
+                                      int64_t own_units, int64_t own_tasks,
+                                      int64_t stretch)
+    : own(bp, own_units, /*workers=*/1),
+      d_key(bp.packed.depth + bp.packed.call.sizes.value_dim),
+      bp_(bp),
       packed_(bp.packed),
       call_(bp.packed.call),
       args_(args),
-      t_(scratch),
-      g_(grads),
       scorer_(bp.packed),
-      terms_(bp, scorer_, args.want_terms, scratch, grads) {
-  // Keys are added to kRows at a time, which may reach past the last panel.
-  const int64_t rows = packed_.cols + kRowsI;
-  g_.keys.Resize(rows * bp_.depth_stride);
-  g_.values.Resize(rows * bp_.value_pad);
-  std::fill_n(g_.keys.data(), rows * bp_.depth_stride, 0.0F);
-  std::fill_n(g_.values.data(), rows * bp_.value_pad, 0.0F);
-  if (call_.terms.extra_dot && args.want_terms) {
-    const ExtraDot& dot = *call_.terms.extra_dot;
-    g_.extra_q.assign(static_cast<size_t>(dot.q_rows.size(1) * packed_.extra),
-                      0.0F);
-    g_.extra_k.assign(static_cast<size_t>(dot.k_rows.size(1) * packed_.extra),
-                      0.0F);
-  }
-  // The gaps between rows stay zero.
-  const int64_t size = kBwdGap + kBwdQueries * kBwdStride;
-  t_.p.Resize(size);
-  t_.ds.Resize(size);
-  std::fill_n(t_.p.data(), size, 0.0F);
-  std::fill_n(t_.ds.data(), size, 0.0F);
+      dropout_(call_),
+      unscaled_(packed_.depth + packed_.table_dim),
+      key_table_(bp.packed),
+      disentangled_(bp.packed, key_table_),
+      t_(bp, scorer_.BlockFloats()),
+      terms_(bp, scorer_, t_),
+      stored_(static_cast<size_t>((stretch + kBwdQueries - 1) / kBwdQueries)) {
+  own_sums.reserve(static_cast<size_t>(own_tasks));
+  for (int64_t n = 0; n < own_tasks; ++n) own_sums.emplace_back(bp);
 }
 
-inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
-                              int64_t count) {
+inline void BackwardWorker::Run(const BackwardPacked& operands, int64_t b,
+                                int64_t h, int64_t first, int64_t count,
+                                KeySums& sums, TermSums& term_sums) noexcept {
+  operands_ = &operands;
   t_.b = b;
   t_.h = h;
-  if (scorer_.needs_key_table()) {
-    key_table_.Build(packed_, b, h);
-    scorer_.SetKeyTable(&key_table_);
-    if (DisentangledRows::Fits(packed_))
-      disentangled_.BeginHead(packed_, b, h, key_table_);
+  t_.sums = &sums;
+  t_.term_sums = &term_sums;
+  sums.Clear();
+  term_sums.Clear();
+  scorer_.SetKeys(operands.packed, key_table_);
+  if (packed_.HasKeyTable()) {
+    key_table_.Build(operands.packed, b, h);
+    disentangled_.BeginHead(b, h);
   }
-  terms_.BeginHead();
+  terms_.BeginHead(first);
   const int64_t keys = call_.Keys(b).size(), step = SpanKeys();
-  std::vector<bool> stored(
-      static_cast<size_t>((count + kBwdQueries - 1) / kBwdQueries));
+  std::ranges::fill(stored_, uint8_t{0});
   int64_t begin = 0;
   do {
     const Interval span{begin, std::min(begin + step, keys)};
@@ -103,12 +111,12 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
       const int64_t queries = std::min(kBwdQueries, count - q);
       const bool seen =
           !Within(call_.AnyVisible(b, first + q, queries), span).empty();
-      const size_t at = static_cast<size_t>(q / kBwdQueries);
+      uint8_t& stored = stored_[static_cast<size_t>(q / kBwdQueries)];
       // Queries that see nothing at all are stored with the last span.
-      if (!seen && (stored[at] || begin < keys)) continue;
-      CheckInterrupt();
-      RunQueries(first + q, queries, span, stored[at]);
-      stored[at] = true;
+      if (!seen && (stored != 0 || begin < keys)) continue;
+      if (Interrupted()) return;
+      RunQueries(first + q, queries, span, stored != 0);
+      stored = 1;
     }
   } while (begin < keys);
   terms_.EndHead();
@@ -119,7 +127,7 @@ inline void BackwardTask::Run(int64_t b, int64_t h, int64_t first,
 // of it stay near, while that of 16384 keys would come from memory each time.
 // Spans depend on the shape alone. Their parts of dq are added where they are
 // stored, which only float32 allows.
-inline int64_t BackwardTask::SpanKeys() const {
+inline int64_t BackwardWorker::SpanKeys() const {
   constexpr int64_t kSpanFloats = int64_t{2} << 20;
   const int64_t keys = call_.sizes.k_len;
   if (args_.d_q->dtype() != DType::kF32) return keys;
@@ -132,15 +140,20 @@ inline int64_t BackwardTask::SpanKeys() const {
 
 // The gradients of queries [first, first + count) and of the keys of the span
 // that they see.
-inline void BackwardTask::RunQueries(int64_t first, int64_t count,
-                                     Interval span, bool add) {
+inline void BackwardWorker::RunQueries(int64_t first, int64_t count,
+                                       Interval span, bool add) {
   LoadQueries(first, count, span);
   terms_.BeginQueries();
   const Interval any = t_.Any();
-  for (int64_t tile = any.begin < any.end ? AlignDown(any.begin, kBwdKeys)
-                                          : any.end;
-       tile < any.end; tile += kBwdKeys) {
+  for (int64_t tile = AlignDown(any.begin, kBwdKeys); tile < any.end;
+       tile += kBwdKeys) {
     const int64_t keys = std::min(kBwdKeys, any.end - tile);
+    bool seen = false;
+    for (int64_t n = 0; n < t_.n_blocks; ++n) {
+      t_.look[n] = scorer_.Look(t_.blocks[n], {tile, tile + keys});
+      seen |= !t_.look[n].any.empty();
+    }
+    if (!seen) continue;
     for (int64_t n = 0; n < t_.n_blocks; ++n) ScoreBlock(n, tile, keys);
     AddProducts(tile, keys);
     terms_.AddKeys(tile, keys);
@@ -149,44 +162,28 @@ inline void BackwardTask::RunQueries(int64_t first, int64_t count,
   StoreQueries(add);
 }
 
-inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
-                                      Interval span) {
+inline void BackwardWorker::LoadQueries(int64_t first, int64_t count,
+                                        Interval span) {
   const CallSizes& s = call_.sizes;
   t_.first = first;
   t_.count = count;
   t_.n_blocks = (count + kRowsI - 1) / kRowsI;
-  const int64_t rows = t_.n_blocks * kRowsI;
-  t_.block_memory.Resize(t_.n_blocks * scorer_.BlockFloats());
-  const auto clear = [](FloatBuffer& buffer, int64_t size) {
-    buffer.Resize(size);
-    std::fill_n(buffer.data(), size, 0.0F);
-  };
-  t_.q_rows.Resize(kBwdQueries * bp_.depth_stride);
-  t_.d_rows.Resize(kBwdQueries * bp_.value_pad);
-  clear(t_.d_q, kBwdQueries * bp_.depth_stride);
+  std::fill_n(t_.d_q.data(), kBwdQueries * bp_.depth_stride, 0.0F);
   if (packed_.q_table) {
-    t_.plain_rows.Resize(kBwdQueries * bp_.dim_stride);
-    clear(t_.d_plain, kBwdQueries * bp_.dim_stride);
+    std::fill_n(t_.d_plain.data(), kBwdQueries * bp_.table_stride, 0.0F);
   }
-  t_.d_pack.Resize(kBwdQueries * s.value_dim);
-  t_.blocks.assign(static_cast<size_t>(t_.n_blocks), Block());
-  t_.lse.assign(static_cast<size_t>(rows), 0.0F);
-  t_.delta.assign(static_cast<size_t>(rows), 0.0F);
-  if (scorer_.needs_key_table() && DisentangledRows::Fits(packed_)) {
-    const bool straight = disentangled_.BeginQueries(
-        first, count, Within(call_.AnyVisible(t_.b, first, count), span));
-    scorer_.SetDisentangled(straight ? &disentangled_ : nullptr);
-  }
+  std::ranges::fill(t_.key_dots, 0.0);
+  const bool straight = disentangled_.BeginQueries(
+      first, count, Within(call_.AnyVisible(t_.b, first, count), span));
+  scorer_.SetDisentangled(straight ? &disentangled_ : nullptr);
   const Tokens& tokens = call_.Queries(t_.b);
-  t_.d_block.Resize(kRowsI * s.value_dim);
   t_.finite = true;
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
-    Block& block = t_.blocks[static_cast<size_t>(n)];
+    Block& block = t_.blocks[n];
     const int64_t row = n * kRowsI;
     scorer_.Prepare(t_.b, t_.h, first + row, std::min(kRowsI, count - row),
                     t_.block_memory.data() + n * scorer_.BlockFloats(), block);
     block.any = Within(block.any, span);
-    block.all = Within(block.all, span);
     for (int64_t r = 0; r < kRowsI; ++r) {
       block.seen[r] = Within(block.seen[r], span);
       const int64_t i = row + r;
@@ -194,11 +191,11 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
       if (r < block.count) {
         const int64_t source = tokens.source[static_cast<size_t>(first + i)];
         args_.d_out.Load(t_.b, t_.h, source, d_row);
+        RotateValues(call_, packed_.OutputAngles(t_.b, first + i), d_row);
         const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
-        t_.lse[static_cast<size_t>(i)] =
+        t_.lse[i] =
             static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
-        t_.delta[static_cast<size_t>(i)] =
-            (*bp_.delta)[static_cast<size_t>(at)];
+        t_.delta[i] = bp_.delta[static_cast<size_t>(at)];
         // A row that saw nothing has no gradient.
         if (args_.lse[at] == kMinusInf) block.seen[r] = {0, 0};
       } else {
@@ -213,7 +210,7 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
       write(scorer_.DotRow(r), packed_.depth, t_.q_rows);
       write(d_row, s.value_dim, t_.d_rows);
       if (packed_.q_table) {
-        write(scorer_.PlainRow(r), s.head_dim, t_.plain_rows);
+        write(scorer_.PlainRow(r), packed_.table_dim, t_.plain_rows);
       }
     }
     PackBlock(t_.d_block.data(), s.value_dim,
@@ -224,12 +221,13 @@ inline void BackwardTask::LoadQueries(int64_t first, int64_t count,
 // p and ds of block n against keys [tile, tile + keys): zeros where a row does
 // not see a key, also in the columns behind the last key that products and
 // diagonals may read.
-inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
-  const Block& block = t_.blocks[static_cast<size_t>(n)];
+inline void BackwardWorker::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
+  const Block& block = t_.blocks[n];
   float* p = t_.P(n * kRowsI);
   float* ds = t_.Ds(n * kRowsI);
   const int64_t cols = std::min(kBwdKeys, keys + kBwdGap);
-  const auto [begin, end] = Within(block.any, {tile, tile + keys});
+  const TileRows& look = t_.look[n];
+  const auto [begin, end] = look.any;
   if (begin >= end) {
     for (int64_t r = 0; r < kRowsI; ++r) {
       std::fill_n(p + r * kBwdStride, cols, 0.0F);
@@ -238,10 +236,11 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
     return;
   }
   const int64_t lo = AlignDown(begin, kColsI);
-  scorer_.Scores<kBwdStride>(block, tile, lo, end, p, /*row_max=*/nullptr);
+  scorer_.Scores<kBwdStride>(block, look, tile, lo, end, p,
+                             /*row_max=*/nullptr);
   // dp = do v^T
   const int64_t dv = call_.sizes.value_dim;
-  const float* v = bp_.ValuePanels(t_.b, t_.h);
+  const float* v = operands_->ValuePanels(t_.b, t_.h);
   for (int64_t c = lo; c < end; c += kColsI) {
     Product(t_.d_pack.data() + n * kRowsI * dv, kRows, kAdjacent, v + c * dv,
             kCols, static_cast<size_t>(dv), Store{ds + (c - tile), kBwdStride});
@@ -251,44 +250,61 @@ inline void BackwardTask::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   for (int64_t r = 0; r < kRowsI; ++r) {
     float* pr = p + r * kBwdStride - tile;  // indexed by key
     float* dr = ds + r * kBwdStride - tile;
-    const Interval seen = Scorer::Vectors(block, r, lo, end);
-    if (r >= block.count || seen.begin == seen.end) {
+    const Interval seen = Scorer::Vectors(look, r);
+    if (r >= block.count || seen.empty()) {
       std::fill_n(pr + tile, cols, 0.0F);
       std::fill_n(dr + tile, cols, 0.0F);
       continue;
     }
     terms_.AddToDp(block, n * kRowsI + r, r, seen, dr);
-    const size_t i = static_cast<size_t>(n * kRowsI + r);
-    const VF lse = hn::Set(kDF, t_.lse[i]);
-    const VF delta = hn::Set(kDF, t_.delta[i]);
-    for (int64_t j = seen.begin; j < seen.end; j += kLanesI) {
+    const VF lse = hn::Set(kDF, t_.lse[n * kRowsI + r]);
+    const VF delta = hn::Set(kDF, t_.delta[n * kRowsI + r]);
+    // Scores to p, and dp to ds; what is dropped has no weight and no dp.
+    const auto step = [&](int64_t j, VF dp) HWY_ATTR {
       const VF s = hn::LoadU(kDF, pr + j);
       const VF prob = Exp2(hn::Sub(s, lse), zero);
-      VF d = hn::Mul(prob, hn::Sub(hn::LoadU(kDF, dr + j), delta));
+      VF d = hn::Mul(prob, hn::Sub(dp, delta));
       if (cap > 0.0F) {
         // c = cap tanh(s / cap)  =>  ds = dc (1 - (c / cap)^2)
         const VF t = hn::Mul(s, hn::Set(kDF, 1.0F / cap));
         d = hn::Mul(d, hn::NegMulAdd(t, t, hn::Set(kDF, 1.0F)));
       }
-      hn::StoreU(prob, kDF, pr + j);
       hn::StoreU(d, kDF, dr + j);
+      return prob;
+    };
+    if (dropout_.present()) {
+      const VF gain = hn::Set(kDF, dropout_.gain());
+      dropout_.ForVectors(
+          block.b, block.h, block.first + r, seen.begin, seen.end,
+          [&](int64_t j, auto kept) HWY_ATTR {
+            const VF weight = hn::IfThenElseZero(kept, gain);
+            const VF dp =
+                hn::IfThenElseZero(kept, hn::Mul(gain, hn::LoadU(kDF, dr + j)));
+            hn::StoreU(hn::Mul(weight, step(j, dp)), kDF, pr + j);
+          });
+    } else {
+      for (int64_t j = seen.begin; j < seen.end; j += kLanesI) {
+        hn::StoreU(step(j, hn::LoadU(kDF, dr + j)), kDF, pr + j);
+      }
     }
     // What the row does not see has weight and slope zero.
-    const int64_t from = std::max(seen.begin, block.seen[r].begin);
-    const int64_t to = std::min(seen.end, block.seen[r].end);
-    for (int64_t j = tile; j < from; ++j) pr[j] = dr[j] = 0.0F;
-    for (int64_t j = to; j < tile + cols; ++j) pr[j] = dr[j] = 0.0F;
+    const Interval own = look.seen[r];
+    for (int64_t j = tile; j < own.begin; ++j) pr[j] = dr[j] = 0.0F;
+    for (int64_t j = own.end; j < tile + cols; ++j) pr[j] = dr[j] = 0.0F;
+    if (!look.any_gaps) continue;
+    scorer_.SetHidden(block, look, r, 0.0F, pr);
+    scorer_.SetHidden(block, look, r, 0.0F, dr);
   }
 }
 
 // The products of a tile: dq += ds k, dk += ds^T q, dv += p^T do. 0 * inf is
 // NaN: where an operand is not finite, only pairs that see each other meet.
-inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
-  if (bp_.KeysFinite(t_.b, t_.h)) {
-    AddToQueries(tile, keys);
+inline void BackwardWorker::AddProducts(int64_t tile, int64_t keys) {
+  if (operands_->KeysFinite(t_.b, t_.h)) {
+    AddToQueries(tile);
   } else {
-    const InPanels k = bp_.KeyRows(t_.b, t_.h);
-    ForSeen(tile, keys, [&](int64_t i, int64_t j) {
+    const InPanels k = operands_->KeyRows(t_.b, t_.h);
+    ForSeen([&](int64_t i, int64_t j) {
       AddPanelRow(t_.Ds(i)[j - tile], k, j,
                   t_.d_q.data() + i * bp_.depth_stride, bp_.depth_stride);
     });
@@ -296,29 +312,39 @@ inline void BackwardTask::AddProducts(int64_t tile, int64_t keys) {
   if (t_.finite) {
     AddToKeys(tile, keys);
   } else {
-    ForSeen(tile, keys, [&](int64_t i, int64_t j) {
+    ForSeen([&](int64_t i, int64_t j) {
       AddPanelRow(t_.Ds(i)[j - tile], t_.Q(), i,
-                  g_.keys.data() + j * bp_.depth_stride, bp_.depth_stride);
+                  t_.sums->keys.data() + j * bp_.depth_stride,
+                  bp_.depth_stride);
       AddPanelRow(t_.P(i)[j - tile], t_.DOut(), i,
-                  g_.values.data() + j * bp_.value_pad, bp_.value_pad);
+                  t_.sums->values.data() + j * bp_.value_pad, bp_.value_pad);
     });
   }
 }
 
 template <typename F>
-void BackwardTask::ForSeen(int64_t tile, int64_t keys, const F& f) const {
+void BackwardWorker::ForSeen(const F& f) const {
   for (int64_t i = 0; i < t_.count; ++i) {
-    const Block& block = t_.blocks[static_cast<size_t>(i / kRowsI)];
-    const Interval seen = Within(block.seen[i % kRowsI], {tile, tile + keys});
-    for (int64_t j = seen.begin; j < seen.end; ++j) f(i, j);
+    const TileRows& look = t_.look[i / kRowsI];
+    int64_t j = look.seen[i % kRowsI].begin;
+    const auto up_to = [&](int64_t end) {
+      for (; j < end; ++j) f(i, j);
+    };
+    if (look.gaps[i % kRowsI]) {
+      call_.ForHidden(t_.b, t_.h, t_.first + i, look.seen[i % kRowsI],
+                      [&](int64_t begin, int64_t end) {
+                        up_to(begin);
+                        j = std::max(j, end);
+                      });
+    }
+    up_to(look.seen[i % kRowsI].end);
   }
 }
 
-inline void BackwardTask::AddToQueries(int64_t tile, int64_t keys) {
-  const InPanels k = bp_.KeyRows(t_.b, t_.h);
+inline void BackwardWorker::AddToQueries(int64_t tile) {
+  const InPanels k = operands_->KeyRows(t_.b, t_.h);
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
-    const Block& block = t_.blocks[static_cast<size_t>(n)];
-    const auto [begin, end] = Within(block.any, {tile, tile + keys});
+    const auto [begin, end] = t_.look[n].any;
     if (begin >= end) continue;
     AddProduct(t_.Ds(n * kRowsI) + (begin - tile), 1, Fixed<kBwdStride>(),
                k.From(begin), end - begin,
@@ -327,12 +353,12 @@ inline void BackwardTask::AddToQueries(int64_t tile, int64_t keys) {
   }
 }
 
-inline void BackwardTask::AddToKeys(int64_t tile, int64_t keys) {
+inline void BackwardWorker::AddToKeys(int64_t tile, int64_t keys) {
   for (int64_t j = 0; j < keys; j += kRowsI) {
     // The queries of the tile that see any of these kRows keys.
     int64_t from = t_.n_blocks, to = 0;
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
-      const Interval& any = t_.blocks[static_cast<size_t>(n)].any;
+      const Interval& any = t_.look[n].any;
       if (any.begin < tile + j + kRowsI && any.end > tile + j) {
         from = std::min(from, n);
         to = n + 1;
@@ -341,31 +367,61 @@ inline void BackwardTask::AddToKeys(int64_t tile, int64_t keys) {
     if (from >= to) continue;
     const int64_t row = from * kRowsI, depth = (to - from) * kRowsI;
     AddProduct(t_.Ds(row) + j, kBwdStride, kAdjacent, t_.Q().From(row), depth,
-               g_.keys.data() + (tile + j) * bp_.depth_stride, bp_.depth_stride,
-               bp_.depth_stride);
+               t_.sums->keys.data() + (tile + j) * bp_.depth_stride,
+               bp_.depth_stride, bp_.depth_stride);
     AddProduct(t_.P(row) + j, kBwdStride, kAdjacent, t_.DOut().From(row), depth,
-               g_.values.data() + (tile + j) * bp_.value_pad, bp_.value_pad,
-               bp_.value_pad);
+               t_.sums->values.data() + (tile + j) * bp_.value_pad,
+               bp_.value_pad, bp_.value_pad);
   }
 }
 
-inline void BackwardTask::StoreQueries(bool add) {
+// s_ij = scale g (x_i.k_j + r_i.Tq[b] + k_j.Tk[b]) + ...: d g is what the
+// unscaled operands meet of their own gradients. `d` is that of the rotated
+// query.
+inline void BackwardWorker::AddToScale(int64_t i, int64_t position,
+                                       const float* d) {
+  const int64_t depth = packed_.depth, width = packed_.table_dim;
+  float* plain = packed_.q_table ? unscaled_.data() + depth : nullptr;
+  packed_.LoadUnscaled(t_.b, t_.h, t_.first + i, unscaled_.data(), plain);
+  const auto dot = [](const float* x, const float* y, int64_t n) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < n; ++c) {
+      sum += static_cast<double>(x[c]) * static_cast<double>(y[c]);
+    }
+    return sum;
+  };
+  double sum = dot(unscaled_.data(), d, depth);
+  if (plain != nullptr) {
+    sum += dot(plain, t_.d_plain.data() + i * bp_.table_stride, width);
+  }
+  sum += t_.key_dots[i];
+  const Scale& scale = call_.terms.scale;
+  t_.term_sums->scale[static_cast<size_t>(position - scale.first_position)] +=
+      scale.scale * sum;
+}
+
+inline void BackwardWorker::StoreQueries(bool add) {
   const CallSizes& s = call_.sizes;
   const Tokens& tokens = call_.Queries(t_.b);
   // The rotated and the plain query were both scaled by scale_i log2(e); what
   // comes back to them is multiplied by scale_i, and the log2(e) never was.
+  const ThetaGrad theta(call_, t_.b);
   for (int64_t i = 0; i < t_.count; ++i) {
     float* d = t_.d_q.data() + i * bp_.depth_stride;
     const size_t at = static_cast<size_t>(t_.first + i);
     const int64_t position = tokens.position[at];
-    const float scale = static_cast<float>(call_.terms.scale.At(position));
+    const float scale =
+        static_cast<float>(call_.terms.scale.At(t_.h, position));
+    if (call_.terms.scale.rows.defined()) AddToScale(i, position, d);
+    // The rows of t_.Q() have the scale, and d has not.
+    if (!t_.term_sums->theta.empty()) {
+      theta.Add(position, t_.Q().From(i), d, 1.0 / kLog2E, t_.term_sums->theta);
+    }
     SetScaled(scale, d, packed_.depth, d);
-    if (!g_.extra_q.empty()) {
+    if (packed_.extra > 0) {
       const int64_t row = position - call_.terms.extra_dot->first_position;
-      for (int64_t e = 0; e < packed_.extra; ++e) {
-        g_.extra_q[static_cast<size_t>(row * packed_.extra + e)] +=
-            d[s.head_dim + e];
-      }
+      AddScaled(1.0F, d + s.head_dim, packed_.extra,
+                t_.term_sums->extra_q.data() + row * packed_.extra);
     }
     if (call_.terms.rotate) {
       const RowAngles angles = packed_.QueryAngles(t_.b, t_.first + i);
@@ -373,13 +429,20 @@ inline void BackwardTask::StoreQueries(bool add) {
                 /*back=*/true);
     }
     // (q + u).k: u gets what q gets from the dot product, before the tables.
-    for (size_t c = 0; c < g_.key_row.size(); ++c) {
-      g_.key_row[c] += static_cast<double>(d[c]);
-    }
-    if (packed_.q_table) {
-      AddScaled(scale, t_.d_plain.data() + i * bp_.dim_stride, s.head_dim, d);
+    const float* dot = d;
+    for (double& sum : t_.term_sums->key_row) {
+      sum += static_cast<double>(*dot++);
     }
     const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
+    if (packed_.q_table) {
+      // To the queries, or to what stands in their place.
+      float* to = packed_.table_queries
+                      ? args_.operands->table_queries.MutableData<float>() +
+                            row * packed_.table_dim
+                      : d;
+      AddScaled(scale, t_.d_plain.data() + i * bp_.table_stride,
+                packed_.table_dim, to);
+    }
     if (add) {
       AddScaled(1.0F, d, s.head_dim,
                 args_.d_q->MutableData<float>() + row * s.head_dim);

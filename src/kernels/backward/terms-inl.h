@@ -10,6 +10,7 @@
 
 #include "kernels/backward/bias-inl.h"
 #include "kernels/backward/key_table-inl.h"
+#include "kernels/backward/operand_bias-inl.h"
 #include "kernels/backward/query_table-inl.h"
 #include "kernels/backward/value_table-inl.h"
 
@@ -19,22 +20,22 @@ namespace HWY_NAMESPACE {
 
 class TermBackward {
  public:
-  // `want`: the gradients of the terms themselves, not only those that pass
-  // through them to q, k and v.
-  TermBackward(const BackwardPacked& bp, const Scorer& scorer, bool want,
-               BackwardTile& tile, TaskGrads& grads)
+  TermBackward(const BackwardTables& bp, const Scorer& scorer,
+               BackwardTile& tile)
       : call_(bp.packed.call),
+        scorer_(scorer),
         t_(tile),
-        query_table_(bp, tile, grads),
-        key_table_(bp, scorer, query_table_, want, tile, grads),
-        value_table_(bp, scorer, tile, grads),
-        bias_(bp, scorer, want, tile, grads) {
-    if (want && call_.terms.k_table && bp.packed.fold_key_row) {
-      grads.key_row.assign(static_cast<size_t>(call_.sizes.head_dim), 0.0);
-    }
-  }
+        query_table_(bp, tile),
+        key_table_(bp, scorer, query_table_, tile),
+        value_table_(bp, scorer, tile),
+        bias_(bp, scorer, tile),
+        operands_(bp, tile) {}
 
-  void BeginHead() { key_table_.BeginHead(); }
+  // Queries of a head come, from `first` on.
+  void BeginHead(int64_t first) {
+    key_table_.BeginHead();
+    operands_.BeginHead(first);
+  }
   void BeginQueries() {
     t_.straight = Straight();
     query_table_.BeginQueries();
@@ -50,13 +51,15 @@ class TermBackward {
   // After p and ds of keys [tile, tile + keys) are known.
   void AddKeys(int64_t tile, int64_t keys) {
     const bool by_row = query_table_.by_row() || value_table_.present() ||
-                        key_table_.present() || bias_.by_row();
+                        key_table_.present() || bias_.by_row() ||
+                        operands_.present();
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
-      const Block& block = t_.blocks[static_cast<size_t>(n)];
-      if (Within(block.any, {tile, tile + keys}).empty()) continue;
+      const Block& block = t_.blocks[n];
+      const TileRows& look = t_.look[n];
+      if (look.any.empty()) continue;
       if (bias_.by_block()) bias_.AddBlock(block, n, tile, keys);
       for (int64_t r = 0; by_row && r < block.count; ++r) {
-        const Interval seen = Scorer::Vectors(block, r, tile, tile + keys);
+        const Interval seen = Scorer::Vectors(look, r);
         if (!seen.empty()) AddRow(block, n * kRowsI + r, r, tile, seen);
       }
     }
@@ -92,14 +95,22 @@ class TermBackward {
     }
     if (key_table_.present()) key_table_.AddRow(block, i, r, keys, ds);
     if (bias_.by_row()) bias_.AddRow(block, r, keys, ds);
+    if (call_.terms.scale.rows.defined() && key_table_.present()) {
+      t_.key_dots[i] += scorer_.KeyTableDot(block, r, keys, ds);
+    }
+    if (operands_.present()) {
+      operands_.AddRow(block, r, Within(keys, block.seen[r]), ds);
+    }
   }
 
   const Call& call_;
+  const Scorer& scorer_;
   BackwardTile& t_;
   QueryTableGrad query_table_;
   KeyTableGrad key_table_;
   ValueTableGrad value_table_;
   BiasGrad bias_;
+  OperandBiasGrad operands_;
 };
 
 }  // namespace HWY_NAMESPACE

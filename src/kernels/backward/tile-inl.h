@@ -8,7 +8,10 @@
 #define LOCUS_SRC_KERNELS_BACKWARD_TILE_INL_H_
 #endif
 
-#include "kernels/backward/pack-inl.h"
+#include <algorithm>
+#include <span>
+
+#include "kernels/backward/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -27,15 +30,22 @@ constexpr int64_t kBwdGap = 32;
 constexpr int64_t kBwdStride = kBwdKeys + kBwdGap;
 static_assert(kBwdGap >= static_cast<int64_t>(kRows - 1 + kLanes));
 
-// Scratch of one thread.
+// Scratch of one worker.
 struct BackwardTile {
+  BackwardTile(const BackwardTables& bp, int64_t block_floats);
+
+  KeySums* sums = nullptr;  // what the task at work adds to
+  TermSums* term_sums = nullptr;
   int64_t b = 0, h = 0;
   int64_t first = 0, count = 0;  // queries, in sorted order
   int64_t n_blocks = 0;          // of kRows queries
   bool finite = true;            // q and do are, of all queries
-  std::vector<Block> blocks;
-  std::vector<float> lse;    // of each row, times log2(e)
-  std::vector<float> delta;  // do.o of each row
+  Block blocks[kBwdQueries / kRowsI];
+  TileRows look[kBwdQueries / kRowsI];  // what each sees of the keys at work
+  float lse[kBwdQueries];               // of each row, times log2(e)
+  float delta[kBwdQueries];             // do.o - dlse of each row
+  // sum_j ds_ij k_j.Tk[b] of each row, for the gradient of its scale.
+  double key_dots[kBwdQueries];
 
   FloatBuffer block_memory;
   FloatBuffer p, ds;    // [kBwdGap] [kBwdQueries][kBwdStride]
@@ -43,7 +53,7 @@ struct BackwardTile {
   FloatBuffer q_rows, plain_rows, d_rows;  // InPanels: q, plain q, do
   FloatBuffer d_pack;                      // do: [blocks][Dv][kRows]
   FloatBuffer d_q;                         // [kBwdQueries][depth padded]
-  FloatBuffer d_plain;  // [kBwdQueries][D padded]: through the tables
+  FloatBuffer d_plain;  // [kBwdQueries][table_dim padded]: through the tables
   // Queries and keys that they see count up by one, so that diagonals are
   // straight.
   bool straight = false;
@@ -57,19 +67,37 @@ struct BackwardTile {
   InPanels Plain() const { return {plain_rows.data(), kBwdQueries}; }
   InPanels DOut() const { return {d_rows.data(), kBwdQueries}; }
   int64_t Position(int64_t i) const {
-    return blocks[static_cast<size_t>(i / kRowsI)].position[i % kRowsI];
+    return blocks[i / kRowsI].position[i % kRowsI];
   }
   // The union of what the queries see.
   Interval Any() const {
-    Interval any{std::numeric_limits<int64_t>::max(), 0};
-    for (const Block& block : blocks) {
-      if (block.any.empty()) continue;
-      any.begin = std::min(any.begin, block.any.begin);
-      any.end = std::max(any.end, block.any.end);
+    Interval any;
+    for (const Block& block :
+         std::span(blocks, static_cast<size_t>(n_blocks))) {
+      any = Around(any, block.any);
     }
     return any;
   }
 };
+
+inline BackwardTile::BackwardTile(const BackwardTables& bp,
+                                  int64_t block_floats)
+    : block_memory(kBwdQueries / kRowsI * block_floats),
+      p(kBwdGap + kBwdQueries * kBwdStride),
+      ds(kBwdGap + kBwdQueries * kBwdStride),
+      d_block(kRowsI * bp.packed.call.sizes.value_dim),
+      q_rows(kBwdQueries * bp.depth_stride),
+      d_rows(kBwdQueries * bp.value_pad),
+      d_pack(kBwdQueries * bp.packed.call.sizes.value_dim),
+      d_q(kBwdQueries * bp.depth_stride) {
+  if (bp.packed.q_table) {
+    plain_rows.Resize(kBwdQueries * bp.table_stride);
+    d_plain.Resize(kBwdQueries * bp.table_stride);
+  }
+  // The gaps between rows stay zero.
+  std::fill_n(p.data(), kBwdGap + kBwdQueries * kBwdStride, 0.0F);
+  std::fill_n(ds.data(), kBwdGap + kBwdQueries * kBwdStride, 0.0F);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace locus

@@ -16,15 +16,14 @@ namespace HWY_NAMESPACE {
 
 class ValueTableGrad {
  public:
-  ValueTableGrad(const BackwardPacked& bp, const Scorer& scorer,
-                 const BackwardTile& tile, TaskGrads& grads)
-      : bp_(bp), scorer_(scorer), t_(tile), g_(grads) {
+  ValueTableGrad(const BackwardTables& bp, const Scorer& scorer,
+                 const BackwardTile& tile)
+      : bp_(bp), scorer_(scorer), t_(tile) {
     if (!bp.packed.v_table) return;
     map_ = &bp.packed.v_table->map;
     stride_ = AlignUp(bp_.v_panels->cols, kLanesI) + 2 * kEndPad;
-    g_.v_table.assign(
-        static_cast<size_t>(AlignUp(map_->width(), kRowsI) * bp_.value_pad),
-        0.0F);
+    rows_.Resize(kBwdQueries * stride_);
+    sums_.Resize(kBwdQueries * stride_);
   }
   bool present() const { return stride_ > 0; }
 
@@ -32,8 +31,6 @@ class ValueTableGrad {
   void BeginQueries() {
     if (!present()) return;
     const int64_t dim = bp_.packed.call.sizes.value_dim;
-    rows_.Resize(kBwdQueries * stride_);
-    sums_.Resize(kBwdQueries * stride_);
     std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
     const PackedTable& table = *bp_.v_panels;
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
@@ -81,16 +78,15 @@ class ValueTableGrad {
     }
     for (int64_t e = 0; e < width; e += kRowsI) {
       AddProduct(sums_.data() + kEndPad + e, stride_, kAdjacent, t_.DOut(),
-                 rows, g_.v_table.data() + e * bp_.value_pad, bp_.value_pad,
-                 bp_.value_pad);
+                 rows, t_.term_sums->v_table.data() + e * bp_.value_pad,
+                 bp_.value_pad, bp_.value_pad);
     }
   }
 
  private:
-  const BackwardPacked& bp_;
+  const BackwardTables& bp_;
   const Scorer& scorer_;
   const BackwardTile& t_;
-  TaskGrads& g_;
   const OffsetMap* map_ = nullptr;
   int64_t stride_ = 0;  // of a query's rows; 0: there is no table
   FloatBuffer rows_, sums_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/fail.h"
+#include "kernels/cache/storage.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/run.h"
 #include "locus/encoding.h"
@@ -21,14 +22,14 @@ struct KvCache::Prepared {
 
 KvCache::Prepared KvCache::Prepare(const Tensor& q,
                                    const DecodeOptions& options) const {
-  if (q.rank() != 4 || q.dtype() == DType::kF64) {
+  if (q.rank() != 4 || q.dtype() == DType::kF64 || q.dtype() == DType::kI8) {
     Fail("q must be f32, bf16 or f16 [batch, heads, length, dim], got {}",
          q.Describe());
   }
   const int64_t batch = config_.batch, tokens = size(), q_len = q.size(2);
   Prepared call{.options = options.ForAttention()};
-  call.k = View(k_);
-  call.v = View(v_);
+  call.k = keys();
+  call.v = values();
   if (!options.key_lengths.empty() &&
       static_cast<int64_t>(options.key_lengths.size()) != batch) {
     Fail("key_lengths must have {} entries, got {}", batch,
@@ -91,20 +92,23 @@ AttentionResult KvCache::Decode(const Tensor& q, const Encoding& encoding,
       q, call.k, call.v, encoding, call.options,
       {.cached_keys = true, .keys_rotated = KeysRotated()});
   CheckTable(plan.terms, "the queries would be rotated");
-  return kernels::Run(plan, q, call.k, call.v);
+  return kernels::Run(plan, kernels::Rows(q), kernels::ReadRows(k_),
+                      kernels::ReadRows(v_));
 }
 
 AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
                                 const DecodeOptions& options) const {
-  const Prepared call = Prepare(q, options);
+  Prepared call = Prepare(q, options);
   CheckTable(terms, "the queries would be rotated");
   // No query over no token meets no term, whose rows may lie anywhere.
   const bool nothing = q.size(2) == 0 && size() == 0;
   const Terms scale_alone{.scale = terms.scale};
+  if (nothing) call.options.table_queries = {};
   const kernels::Plan plan(
       q, call.k, call.v, nothing ? scale_alone : terms, call.options,
       {.cached_keys = true, .keys_rotated = KeysRotated()});
-  return kernels::Run(plan, q, call.k, call.v);
+  return kernels::Run(plan, kernels::Rows(q), kernels::ReadRows(k_),
+                      kernels::ReadRows(v_));
 }
 
 }  // namespace locus

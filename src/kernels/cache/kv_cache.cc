@@ -2,17 +2,36 @@
 #include "locus/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/fail.h"
 #include "core/threads.h"
+#include "kernels/cache/storage.h"
 #include "kernels/rotary/angles.h"
 #include "kernels/simd/rows.h"
 #include "locus/encoding.h"
 
 namespace locus {
 namespace {
+
+// Throws Error unless a cache takes these keys and values.
+void CheckAppended(const KvCacheConfig& c, const Tensor& k, const Tensor& v) {
+  const int64_t n = k.rank() == 4 ? k.size(2) : 0;
+  const std::vector<int64_t> keys = {c.batch, c.kv_heads, n, c.head_dim};
+  const std::vector<int64_t> values = {c.batch, c.kv_heads, n, c.value_dim};
+  if (c.values_in_keys && (k.shape() != keys || v.defined())) {
+    Fail(
+        "the cache takes k [{}, {}, n, {}], whose first {} channels are the "
+        "values, and no v, got {}, {}",
+        c.batch, c.kv_heads, c.head_dim, c.value_dim, k.Describe(),
+        v.Describe());
+  }
+  if (!c.values_in_keys && (k.shape() != keys || v.shape() != values)) {
+    Fail("the cache takes k [{}, {}, n, {}] and v [{}, {}, n, {}], got {}, {}",
+         c.batch, c.kv_heads, c.head_dim, c.batch, c.kv_heads, c.value_dim,
+         k.Describe(), v.Describe());
+  }
+}
 
 std::string TableName(uint64_t id) {
   return id == 0 ? "none" : fmt::format("{:016x}", id);
@@ -23,22 +42,34 @@ std::string TableName(uint64_t id) {
 using kernels::RotationTable;
 using kernels::RowOf;
 using kernels::Rows;
+using kernels::StoredRotation;
 
 DecodeOptions DecodeOptions::From(const AttentionOptions& o) {
   if (!o.k_positions.empty()) {
     Fail("a cache knows its k_positions: give them to Append, not to Decode");
   }
+  if (o.dropout.rate != 0.0) {
+    Fail("decoding has no dropout, got a rate of {}", o.dropout.rate);
+  }
   return {.causal = o.causal,
           .by_index = o.by_index,
           .scale = o.scale,
           .window = o.window,
+          .chunk = o.chunk,
           .softcap = o.softcap,
           .q_positions = o.q_positions,
           .key_lengths = o.key_lengths,
           .q_segments = o.q_segments,
           .k_segments = o.k_segments,
+          .prefix_lengths = o.prefix_lengths,
+          .mask = o.mask,
+          .key_bias = o.key_bias,
+          .pair_bias = o.pair_bias,
+          .sinks = o.sinks,
+          .table_queries = o.table_queries,
           .threads = o.threads,
-          .return_lse = o.return_lse};
+          .return_lse = o.return_lse,
+          .return_weights = o.return_weights};
 }
 
 AttentionOptions DecodeOptions::ForAttention() const {
@@ -46,13 +77,21 @@ AttentionOptions DecodeOptions::ForAttention() const {
           .by_index = by_index,
           .scale = scale,
           .window = window,
+          .chunk = chunk,
           .softcap = softcap,
           .q_positions = q_positions,
           .key_lengths = key_lengths,
           .q_segments = q_segments,
           .k_segments = k_segments,
+          .prefix_lengths = prefix_lengths,
+          .mask = mask,
+          .key_bias = key_bias,
+          .pair_bias = pair_bias,
+          .sinks = sinks,
+          .table_queries = table_queries,
           .threads = threads,
-          .return_lse = return_lse};
+          .return_lse = return_lse,
+          .return_weights = return_weights};
 }
 
 KvCache::KvCache(const KvCacheConfig& config) : config_(config) {
@@ -65,17 +104,22 @@ KvCache::KvCache(const KvCacheConfig& config) : config_(config) {
         "{}, {} heads, dims {} and {}",
         c.batch, c.kv_heads, c.head_dim, c.value_dim);
   }
+  if (c.values_in_keys && c.value_dim > c.head_dim) {
+    Fail("values of {} channels cannot be part of keys of {}", c.value_dim,
+         c.head_dim);
+  }
   if (c.q_heads < 1 || c.q_heads % c.kv_heads != 0) {
     Fail("{} query heads cannot share {} key heads", c.q_heads, c.kv_heads);
   }
   if (c.dtype == DType::kF64) {
-    Fail("a cache stores f32, bf16 or f16, not f64");
+    Fail("a cache stores f32, bf16, f16 or i8, not f64");
   }
   if (c.capacity < 0) {
     Fail("a cache's capacity must not be negative, got {}", c.capacity);
   }
-  k_ = Tensor::Empty(c.dtype, {c.batch, c.kv_heads, c.capacity, c.head_dim});
-  v_ = Tensor::Empty(c.dtype, {c.batch, c.kv_heads, c.capacity, c.value_dim});
+  k_ = kernels::NewRows(c, c.capacity, c.head_dim);
+  v_ = c.values_in_keys ? kernels::FirstChannels(k_, c.value_dim)
+                        : kernels::NewRows(c, c.capacity, c.value_dim);
   positions_.resize(static_cast<size_t>(c.batch));
 }
 
@@ -96,11 +140,8 @@ std::span<const int64_t> KvCache::positions(int64_t b) const {
   return positions_[static_cast<size_t>(b)];
 }
 
-const Rotation* KvCache::Stored(const std::optional<Rotation>& rotation,
-                                bool with_key_table) {
-  const bool carried =
-      rotation && rotation->log_decay.empty() && !with_key_table;
-  return carried ? &*rotation : nullptr;
+bool KvCache::KeysRotated() const {
+  return StoredRotation(rotation_, with_key_table_) != nullptr;
 }
 
 void KvCache::CheckTable(const Terms& terms, const char* what) const {
@@ -112,12 +153,24 @@ void KvCache::CheckTable(const Terms& terms, const char* what) const {
         "the cache first",
         TableName(table_id()), what, TableName(id));
   }
-  if (terms.k_table && Stored(rotation_, with_key_table_) != nullptr) {
+  if (terms.k_table && KeysRotated()) {
     Fail(
         "a key table sees unrotated keys, but this cache holds keys that were "
         "appended without one and rotated by table {}",
         TableName(table_id()));
   }
+}
+
+void KvCache::CheckValueChannels(const Rotation* stored) const {
+  if (!config_.values_in_keys || stored == nullptr || stored->rotary_dim == 0 ||
+      stored->first_channel >= config_.value_dim) {
+    return;
+  }
+  Fail(
+      "the values of this cache are the first {} channels of its keys, but the "
+      "rotation would rotate channels {} .. {}",
+      config_.value_dim, stored->first_channel,
+      stored->first_channel + stored->rotary_dim - 1);
 }
 
 void KvCache::Grow(int64_t tokens) {
@@ -127,20 +180,10 @@ void KvCache::Grow(int64_t tokens) {
   const int64_t room =
       std::max({tokens, 2 * capacity(), static_cast<int64_t>(64)});
   const int64_t used = size();
-  const auto larger = [&](Tensor from) {
-    const int64_t dim = from.size(3);
-    Tensor to = Tensor::Empty(config_.dtype,
-                              {config_.batch, config_.kv_heads, room, dim});
-    for (int64_t b = 0; b < config_.batch && used > 0; ++b) {
-      for (int64_t h = 0; h < config_.kv_heads; ++h) {
-        std::memcpy(
-            RowOf(to, b, h, 0), RowOf(from, b, h, 0),
-            static_cast<size_t>(used * dim * DTypeBytes(config_.dtype)));
-      }
-    }
-    return to;
-  };
-  Tensor k = larger(k_), v = larger(v_);
+  CachedRows k = kernels::CopyRows(k_, used, room);
+  CachedRows v = config_.values_in_keys
+                     ? kernels::FirstChannels(k, config_.value_dim)
+                     : kernels::CopyRows(v_, used, room);
   k_ = std::move(k);
   v_ = std::move(v);
 }
@@ -184,6 +227,7 @@ Shape KvCache::ShapeOf(int64_t first_position, int64_t last_position) const {
   shape.q_heads = config_.q_heads;
   shape.kv_heads = config_.kv_heads;
   shape.head_dim = config_.head_dim;
+  shape.value_dim = config_.value_dim;
   shape.min_q_pos = shape.min_k_pos = first_position;
   shape.max_q_pos = shape.max_k_pos = last_position;
   return shape;
@@ -219,13 +263,8 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
 void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
                      const AppendOptions& options) {
   const KvCacheConfig& c = config_;
-  const int64_t n = k.rank() == 4 ? k.size(2) : 0;
-  if (k.shape() != std::vector<int64_t>{c.batch, c.kv_heads, n, c.head_dim} ||
-      v.shape() != std::vector<int64_t>{c.batch, c.kv_heads, n, c.value_dim}) {
-    Fail("the cache takes k [{}, {}, n, {}] and v [{}, {}, n, {}], got {}, {}",
-         c.batch, c.kv_heads, c.head_dim, c.batch, c.kv_heads, c.value_dim,
-         k.Describe(), v.Describe());
-  }
+  CheckAppended(c, k, v);
+  const int64_t n = k.size(2);
   CheckTable(terms, "the new ones would be rotated");
   std::vector<std::vector<int64_t>> added = NewPositions(n, options);
   int64_t longest = 0;
@@ -241,6 +280,8 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   const bool with_key_table = first_tokens
                                   ? terms.rotate.has_value() && terms.k_table
                                   : with_key_table_;
+  const Rotation* rotate = StoredRotation(rotation, with_key_table);
+  CheckValueChannels(rotate);
   Grow(longest);
   for (size_t b = 0; b < added.size(); ++b) {
     // As push_back does: twice as much each time.
@@ -250,30 +291,32 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
       list.reserve(std::max(needed, 2 * list.capacity()));
     }
   }
-  const Rotation* rotate = Stored(rotation, with_key_table);
   const int threads = kernels::ThreadsForElements(
       k.NumElements() + v.NumElements(), options.threads);
   std::vector<RotationTable> tables;
   for (size_t b = 0; rotate != nullptr && b < added.size(); ++b) {
     tables.emplace_back(*rotate, added[b], /*sign=*/0.0, /*origin=*/0, threads);
   }
-  const Rows k_rows(k), v_rows(v);
-  ParallelFor(c.batch * c.kv_heads, threads, [&](int64_t task) {
+  const Rows k_rows(k);
+  std::optional<Rows> v_rows;
+  if (!c.values_in_keys) v_rows.emplace(v);
+  const int64_t row_floats = std::max(c.head_dim, c.value_dim);
+  std::vector<float> rows(static_cast<size_t>(threads * row_floats));
+  const auto store = [&](int64_t task, int worker) noexcept {
     const int64_t b = task / c.kv_heads, h = task % c.kv_heads;
     const size_t at = static_cast<size_t>(b);
     const int64_t used = static_cast<int64_t>(positions_[at].size());
-    std::vector<float> row(
-        static_cast<size_t>(std::max(c.head_dim, c.value_dim)));
+    float* row = rows.data() + worker * row_floats;
     for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
-      k_rows.Load(b, h, i, row.data());
-      if (rotate != nullptr) tables[at].RotateRow(*rotate, i, row.data());
-      kernels::StoreFloats(row.data(), c.head_dim, c.dtype,
-                           RowOf(k_, b, h, used + i));
-      v_rows.Load(b, h, i, row.data());
-      kernels::StoreFloats(row.data(), c.value_dim, c.dtype,
-                           RowOf(v_, b, h, used + i));
+      k_rows.Load(b, h, i, row);
+      if (rotate != nullptr) tables[at].RotateRow(*rotate, i, row);
+      kernels::WriteRow(k_, b, h, used + i, row);
+      if (!v_rows) continue;
+      v_rows->Load(b, h, i, row);
+      kernels::WriteRow(v_, b, h, used + i, row);
     }
-  });
+  };
+  ParallelFor(c.batch * c.kv_heads, threads, store);
   rotation_ = std::move(rotation);
   with_key_table_ = with_key_table;
   if (first_tokens) alike_ = counting_ = true;
@@ -285,20 +328,8 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   }
 }
 
-void KvCache::Truncate(int64_t n) {
-  if (n < 0) Fail("a cache cannot keep {} tokens", n);
-  for (auto& list : positions_) {
-    list.resize(std::min(list.size(), static_cast<size_t>(n)));
-  }
-}
-
-void KvCache::Clear() {
-  Truncate(0);
-  rotation_.reset();
-  with_key_table_ = false;
-}
-
 Tensor KvCache::View(const Tensor& x) const {
+  if (!x.defined()) return {};
   Tensor t = x;
   return Tensor::Borrow(x.dtype(), {x.size(0), x.size(1), size(), x.size(3)},
                         x.strides(), RowOf(t, 0, 0, 0));

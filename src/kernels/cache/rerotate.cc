@@ -1,10 +1,14 @@
-// Cached keys rotated from one table to another: K' = R_to R_from^-1 K.
+// Cached keys rotated from one table or position to another:
+// K' = R_to R_from^-1 K.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/fail.h"
 #include "core/threads.h"
+#include "kernels/cache/storage.h"
 #include "kernels/rotary/angles.h"
 #include "kernels/simd/rows.h"
 #include "locus/encoding.h"
@@ -18,15 +22,17 @@ bool SamePairs(const Rotation& a, const Rotation& b) {
          a.first_channel == b.first_channel;
 }
 
-// Rotates rows from one rotation to another of the same pairs: R_to R_from^-1,
-// with R_from^-1 = R_from^T / gain^2. nullptr: no rotation. Angles and products
-// are in float64.
+// Rotates rows from one rotation to another of the same pairs, and to a
+// position `delta` away: R_to(p + delta) R_from(p)^-1, with R_from^-1 =
+// R_from^T / gain^2. nullptr: no rotation. Angles and products are in float64.
 class Rerotation {
  public:
   // With room for `tokens` positions; nothing is allocated later.
-  Rerotation(const Rotation* from, const Rotation* to, int64_t tokens)
+  Rerotation(const Rotation* from, const Rotation* to, int64_t delta,
+             int64_t tokens)
       : from_(from),
         to_(to),
+        delta_(delta),
         c0_(static_cast<size_t>(Pairs().NumPairs()), 1.0),
         s0_(c0_.size(), 0.0),
         c1_(c0_),
@@ -41,7 +47,9 @@ class Rerotation {
         from_ == nullptr ? 1.0 : 1.0 / (from_->gain * from_->gain);
     for (size_t i = 0; i < positions.size(); ++i) {
       if (from_ != nullptr) from_->CosSin(positions[i], c0_.data(), s0_.data());
-      if (to_ != nullptr) to_->CosSin(positions[i], c1_.data(), s1_.data());
+      if (to_ != nullptr) {
+        to_->CosSin(positions[i] + delta_, c1_.data(), s1_.data());
+      }
       for (size_t p = 0; p < pairs; ++p) {
         table_.cos[i * pairs + p] =
             static_cast<float>(shrink * (c1_[p] * c0_[p] + s1_[p] * s0_[p]));
@@ -61,48 +69,53 @@ class Rerotation {
 
   const Rotation* from_;
   const Rotation* to_;
+  int64_t delta_;
   std::vector<double> c0_, s0_, c1_, s1_;
   kernels::RotationTable table_;
 };
 
-// Rotates keys k [B, H, capacity, D] at `positions`, one list per sequence, in
-// place. All memory is allocated before the first key is touched: if it runs
-// out, the keys are as they were.
-void RerotateKeys(Tensor& k, const std::vector<std::vector<int64_t>>& positions,
-                  const Rotation* from, const Rotation* to) {
-  const kernels::Rows rows(k);
-  const int64_t heads = k.size(1), dim = k.size(3);
+// Keys of one sequence from token `first` on, at these positions.
+struct Stretch {
+  int64_t sequence = 0;
+  int64_t first = 0;
+  std::span<const int64_t> positions = {};
+};
+
+// Rotates stretches of the cached keys k in place. All memory is
+// allocated before the first key is touched: if it runs out, the keys are as
+// they were.
+void RerotateKeys(CachedRows& k, const std::vector<Stretch>& stretches,
+                  const Rotation* from, const Rotation* to, int64_t delta) {
+  const kernels::Rows rows = kernels::ReadRows(k);
+  const int64_t heads = k.rows.size(1), dim = k.rows.size(3);
   // Angles of a few tokens at a time: 256 x 64 pairs are 128 KiB.
   constexpr int64_t kTokens = 256;
   // Different pairs: back and then forth, in one go.
   std::vector<Rerotation> steps;
   if (from != nullptr && to != nullptr && !SamePairs(*from, *to)) {
-    steps.emplace_back(from, nullptr, kTokens);
-    steps.emplace_back(nullptr, to, kTokens);
+    steps.emplace_back(from, nullptr, delta, kTokens);
+    steps.emplace_back(nullptr, to, delta, kTokens);
   } else {
-    steps.emplace_back(from, to, kTokens);
+    steps.emplace_back(from, to, delta, kTokens);
   }
   std::vector<float> scratch(static_cast<size_t>(heads * dim));
-  for (size_t b = 0; b < positions.size(); ++b) {
-    const int64_t sequence = static_cast<int64_t>(b);
-    const int64_t size = static_cast<int64_t>(positions[b].size());
+  for (const Stretch& stretch : stretches) {
+    const int64_t size = static_cast<int64_t>(stretch.positions.size());
     for (int64_t at = 0; at < size; at += kTokens) {
       const int64_t count = std::min(kTokens, size - at);
       for (Rerotation& step : steps) {
-        step.Fill(
-            std::span(positions[b])
-                .subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
+        step.Fill(stretch.positions.subspan(static_cast<size_t>(at),
+                                            static_cast<size_t>(count)));
       }
       ParallelFor(heads, kernels::ThreadsForElements(heads * count * dim, 0),
                   [&](int64_t h) noexcept {
                     float* row = scratch.data() + h * dim;
                     for (int64_t i = 0; i < count; ++i) {
-                      rows.Load(sequence, h, at + i, row);
+                      const int64_t token = stretch.first + at + i;
+                      rows.Load(stretch.sequence, h, token, row);
                       for (const Rerotation& step : steps)
                         step.RotateRow(i, row);
-                      kernels::StoreFloats(
-                          row, dim, k.dtype(),
-                          kernels::RowOf(k, sequence, h, at + i));
+                      kernels::WriteRow(k, stretch.sequence, h, token, row);
                     }
                   });
     }
@@ -124,13 +137,64 @@ void KvCache::Rerotate(const Encoding& encoding, int64_t length) {
 
 void KvCache::RotateTo(std::optional<Rotation> rotation, bool with_key_table) {
   Validate(Terms{.rotate = rotation}, ShapeWith({}));
-  const Rotation* from = Stored(rotation_, with_key_table_);
-  const Rotation* to = Stored(rotation, with_key_table);
+  const Rotation* from = kernels::StoredRotation(rotation_, with_key_table_);
+  const Rotation* to = kernels::StoredRotation(rotation, with_key_table);
+  CheckValueChannels(to);
   const bool same =
       from == nullptr || to == nullptr ? from == to : from->Id() == to->Id();
-  if (!same) RerotateKeys(k_, positions_, from, to);
+  if (!same) {
+    std::vector<Stretch> all;
+    for (int64_t b = 0; b < config_.batch; ++b) {
+      all.push_back({.sequence = b, .positions = positions(b)});
+    }
+    RerotateKeys(k_, all, from, to, /*delta=*/0);
+  }
   rotation_ = std::move(rotation);
   with_key_table_ = with_key_table;
+}
+
+void KvCache::Shift(int64_t delta, Sequence sequence, int64_t begin,
+                    std::optional<int64_t> end) {
+  const auto [first, last] = Chosen(sequence);
+  // Positions that are packed hold several coordinates.
+  const int64_t packed = rotation_ && rotation_->packed_from > 0
+                             ? rotation_->packed_from
+                             : kHighestPosition + 1;
+  std::vector<Stretch> moved;
+  std::vector<std::vector<int64_t>> to(1);
+  for (int64_t b = first; b < last; ++b) {
+    moved.push_back({.sequence = b,
+                     .first = begin,
+                     .positions = Range(b, begin, end.value_or(size(b)))});
+    for (int64_t p : moved.back().positions) {
+      int64_t target = 0;
+      const bool overflow = __builtin_add_overflow(p, delta, &target);
+      if (p >= packed) {
+        Fail("sequence {} has packed position {}, which cannot be shifted", b,
+             p);
+      }
+      if (overflow || target < kLowestPosition ||
+          target >= std::min(packed, kHighestPosition + 1)) {
+        Fail("a shift by {} takes position {} of sequence {} out of [{}, {}]",
+             delta, p, b, kLowestPosition,
+             std::min(packed - 1, kHighestPosition));
+      }
+      to[0].push_back(target);
+    }
+  }
+  if (rotation_) Validate(Terms{.rotate = rotation_}, ShapeWith(to));
+  const Rotation* stored = kernels::StoredRotation(rotation_, with_key_table_);
+  if (stored != nullptr && delta != 0) {
+    RerotateKeys(k_, moved, stored, stored, delta);
+  }
+  for (int64_t b = first; b < last; ++b) {
+    std::vector<int64_t>& list = positions_[static_cast<size_t>(b)];
+    const int64_t stop = end.value_or(size(b));
+    for (int64_t i = begin; i < stop; ++i) {
+      list[static_cast<size_t>(i)] += delta;
+    }
+  }
+  Recount();
 }
 
 }  // namespace locus

@@ -10,11 +10,13 @@
 #define LOCUS_SRC_KERNELS_DECODE_DECODE_INL_H_
 #endif
 
-#include <limits>
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/decode/decode.h"
 #include "kernels/decode/score-inl.h"
+#include "kernels/terms/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -33,89 +35,160 @@ inline int64_t ChunkKeys(const CallSizes& s) {
   return std::max(kTileKeys, (even + kTileKeys - 1) / kTileKeys * kTileKeys);
 }
 
+// What the chunks of a key head sum, until they are joined.
+struct ChunkSums {
+  float* out;        // [chunks][rows][value_pad]
+  RowState* states;  // [chunks][rows]
+  // Of the weights of each tile, if they are to be returned: [tiles][rows].
+  float* refs;
+};
+
 // One chunk of the keys of one key head.
 class ChunkTask {
  public:
-  ChunkTask(const DecodePass& pass, Scratch& scratch, int64_t b, int64_t kv)
-      : pass_(pass), scratch_(scratch), scorer_(pass, scratch, b, kv) {}
+  ChunkTask(const DecodePass& pass, Scratch& scratch, int64_t b, int64_t kv,
+            float* weights)
+      : pass_(pass),
+        scratch_(scratch),
+        scorer_(pass, scratch, b, kv),
+        weights_(weights) {}
 
-  // Attends keys [begin, end): out [rows][value_pad], states [rows].
-  void Attend(int64_t begin, int64_t end, float* out, RowState* states);
+  // Attends keys [begin, end), of which `sums` are the sums.
+  void Attend(int64_t begin, int64_t end, const ChunkSums& sums) noexcept;
 
  private:
   void AddValues(int64_t tile, Interval keys, int64_t r, int64_t count,
                  float* out);
-  void FetchValues(int64_t first, int64_t r) const;
+  void AddValuesOfWeights(int64_t tile, Interval keys, int64_t r, float* out);
+  bool ValuesFinite(Interval keys);
+  void PrefetchValues(int64_t first, int64_t r) const;
   void AddTableValues(int64_t r, Interval keys, const float* p, float* out);
+  // Integers are multiplied by weights that carry their scale; p by key.
+  void ScaleWeights(Interval keys, float* p) const {
+    const float* scales = pass_.call.v.Scales(scorer_.b(), scorer_.kv());
+    if (scales == nullptr || !pass_.direct_values) return;
+    MultiplyByScales(/*factor=*/1.0F, scales,
+                     pass_.call.Keys(scorer_.b()).Order(), keys.begin, keys.end,
+                     p);
+  }
+  // Weights of row r, which are on the reference of their tile yet; p by key.
+  void StoreWeights(int64_t r, Interval keys, const float* p) const {
+    StoreWeightRow(p, keys, /*factor=*/1.0F,
+                   pass_.call.Keys(scorer_.b()).Order(),
+                   weights_ + pass_.ResultRow(scorer_.b(), scorer_.kv(), r) *
+                                  pass_.call.sizes.k_len);
+  }
 
   const DecodePass& pass_;
   Scratch& scratch_;
   ChunkScorer scorer_;
+  float* const weights_;  // of the result; nullptr: not wanted
 };
 
-inline void ChunkTask::Attend(int64_t begin, int64_t end, float* out,
-                              RowState* states) {
+inline void ChunkTask::Attend(int64_t begin, int64_t end,
+                              const ChunkSums& sums) noexcept {
+  float* out = sums.out;
   std::fill_n(out, pass_.rows * pass_.value_pad, 0.0F);
   // A thread's own until the end: tasks of two threads share lines of `states`.
-  std::vector<RowState>& now = scratch_.states;
-  now.assign(static_cast<size_t>(pass_.rows), RowState());
+  RowState* now = scratch_.states.data();
+  std::fill_n(now, pass_.rows, RowState());
   for (int64_t tile = begin; tile < end; tile += kTileKeys) {
-    // What any row sees of the tile, and what every row sees.
+    float* refs = nullptr;
+    if (weights_ != nullptr) {
+      refs = sums.refs + tile / kTileKeys * pass_.rows;
+      std::fill_n(refs, pass_.rows, kMinusInf);
+    }
+    // What any row sees of the tile, and what every row sees. Without a mask of
+    // pairs the rows of all heads see the same.
     const int64_t tile_end = std::min(end, tile + kTileKeys);
-    Interval any{tile_end, tile}, all{tile, tile_end};
-    for (int64_t n = 0; n < pass_.count; ++n) {
-      const Interval seen = scorer_.Seen(n, tile, tile_end);
+    Interval any, all{tile, tile_end};
+    const int64_t looks = pass_.call.hides ? pass_.rows : pass_.count;
+    bool gaps = false;
+    for (int64_t n = 0; n < looks; ++n) {
+      const kernels::Glimpse look = scorer_.Look(n, tile, tile_end);
+      const Interval seen = look.seen;
+      gaps |= look.gaps;
       all.begin = std::max(all.begin, seen.begin);
       all.end = std::min(all.end, seen.end);
-      if (seen.begin == seen.end) continue;
-      any.begin = std::min(any.begin, seen.begin);
-      any.end = std::max(any.end, seen.end);
+      any = Around(any, seen);
     }
-    if (any.begin >= any.end) continue;
+    if (any.empty()) continue;
+    // 0 * inf is NaN: a weight of zero must not meet a value that its row does
+    // not see, or drops.
+    const bool spoiled = pass_.dropout.present() && !ValuesFinite(any);
+    if (gaps || spoiled) all = {tile, tile};
     scorer_.Scores(tile, any);
     for (int64_t r = 0; r < pass_.rows; ++r) {
-      FetchValues(any.begin, r);
-      const Interval seen = scorer_.Seen(r, tile, tile_end);
-      if (seen.begin == seen.end) continue;
-      float* p = scratch_.scores.data() + r * kScoreStride;
-      scorer_.AddTerms(r, tile, seen, p);
-      p += seen.begin - tile;
+      PrefetchValues(any.begin, r);
+      const kernels::Glimpse look = scorer_.Look(r, tile, tile_end);
+      const Interval seen = look.seen;
+      if (seen.empty()) continue;
+      float* s = scratch_.scores + r * kScoreStride;
+      scorer_.AddTerms(r, tile, look, s);
+      float* p = s - tile;  // by key
       float* o = out + r * pass_.value_pad;
-      const float rescale = OnlineSoftmaxRow(
-          p, seen.size(), RowMax(p, seen.size()), now[static_cast<size_t>(r)]);
+      const float rescale =
+          OnlineSoftmaxRow(p + seen.begin, seen.size(),
+                           RowMax(p + seen.begin, seen.size()), now[r]);
       if (rescale != 1.0F) SetScaled(rescale, o, pass_.value_pad, o);
-      if (pass_.v_rows) AddTableValues(r, seen, p, o);
+      scorer_.Clear(r, look, p);
+      if (weights_ != nullptr) {
+        refs[r] = now[r].ref;
+        StoreWeights(r, seen, p);
+      }
+      if (pass_.v_rows) AddTableValues(r, seen, p + seen.begin, o);
+      ScaleWeights(seen, p);
     }
-    // 0 * inf is NaN: a weight of zero must not meet a value that its row does
-    // not see. All rows together where all see; at the borders one by one.
+    // All rows together where all see; at the borders one by one.
     if (all.begin < all.end) AddValues(tile, all, 0, pass_.rows, out);
     for (int64_t r = 0; r < pass_.rows; ++r) {
-      const Interval seen = scorer_.Seen(r, tile, tile_end);
-      const bool split = all.begin < all.end;
-      const Interval before{seen.begin, split ? all.begin : seen.end};
-      AddValues(tile, before, r, 1, out);
-      if (split) AddValues(tile, {all.end, seen.end}, r, 1, out);
+      const kernels::Glimpse look = scorer_.Look(r, tile, tile_end);
+      if (look.gaps || spoiled) {
+        AddValuesOfWeights(tile, look.seen, r, out);
+        continue;
+      }
+      int64_t from = look.seen.begin;
+      if (!look.seen.empty() && all.begin < all.end) {
+        AddValues(tile, {from, all.begin}, r, 1, out);
+        from = all.end;
+      }
+      AddValues(tile, {from, look.seen.end}, r, 1, out);
     }
   }
-  std::ranges::copy(now, states);
+  std::copy_n(now, pass_.rows, sums.states);
 }
 
-// Keeps memory busy while the softmax computes: asks for the values behind
-// those that the sums of the previous tile have asked for, a part of them
+// Whether the values of `keys` are finite.
+inline bool ChunkTask::ValuesFinite(Interval keys) {
+  const int64_t* source = pass_.call.Keys(scorer_.b()).Order();
+  for (int64_t j = keys.begin; j < keys.end; ++j) {
+    StageRow(pass_.call.v, scorer_.b(), scorer_.kv(),
+             source == nullptr ? j : source[j], pass_.value_pad,
+             scratch_.table_row);
+    if (!Finite(scratch_.table_row, pass_.value_pad)) return false;
+  }
+  return true;
+}
+
+// Keeps memory busy while the softmax computes: prefetches the values behind
+// those that the sums of the previous tile have prefetched, a part of them
 // before each row r.
-inline void ChunkTask::FetchValues(int64_t first, int64_t r) const {
+inline void ChunkTask::PrefetchValues(int64_t first, int64_t r) const {
   if (!pass_.direct_values) return;
   const Rows& v = pass_.call.v;
   const int64_t* source = pass_.call.Keys(scorer_.b()).Order();
-  WithType(v.dtype(), [&]<typename T>() {
-    const RowsOf<T> rows{v.Head<T>(scorer_.b(), scorer_.kv()), v.row_stride(),
-                         source};
-    const int64_t count = rows.FarRows(pass_.value_pad);
-    const T* far = rows[first] + rows.Far(pass_.value_pad);
+  WithStoredType(v.dtype(), [&]<typename T>() {
+    const int64_t count = RowsOf<T>::FarRows(pass_.value_pad);
     const int64_t end = count * (r + 1) / pass_.rows;
+    const int64_t last = pass_.call.Keys(scorer_.b()).size() - 1;
+    const T* here = v.At<T>(scorer_.b(), scorer_.kv(),
+                            source == nullptr ? first : source[first]);
     for (int64_t n = count * r / pass_.rows; n < end; ++n) {
+      const T* row = v.in_blocks() ? v.At<T>(scorer_.b(), scorer_.kv(),
+                                             std::min(first + count + n, last))
+                                   : here + (count + n) * v.row_stride();
       for (int64_t d = 0; d < pass_.value_pad; d += kLineOf<T>) {
-        Fetch<Level::kL2>(far + n * rows.stride + d);
+        Prefetch<Level::kL2>(row + d);
       }
     }
   });
@@ -126,33 +199,56 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
                                  int64_t count, float* out) {
   if (keys.begin >= keys.end) return;
   const Call& call = pass_.call;
-  const float* p =
-      scratch_.scores.data() + r * kScoreStride + (keys.begin - tile);
+  const float* p = scratch_.scores + r * kScoreStride + (keys.begin - tile);
   out += r * pass_.value_pad;
   const int64_t* source = call.Keys(scorer_.b()).Order();
   if (pass_.direct_values) {
-    WithType(call.v.dtype(), [&]<typename T>() {
-      const RowsOf<T> values{call.v.Head<T>(scorer_.b(), scorer_.kv()),
-                             call.v.row_stride(), source};
-      AddWeighted</*kFetch=*/true>(values, keys.begin, keys.end, p,
-                                   kScoreStride, count, pass_.value_pad, out,
-                                   pass_.value_pad);
+    WithStoredType(call.v.dtype(), [&]<typename T>() {
+      ForStretches<T>(call.v, scorer_.b(), scorer_.kv(), source,
+                      call.Keys(scorer_.b()).size(), keys.begin, keys.end,
+                      [&](const RowsOf<T>& values, int64_t j, int64_t n) {
+                        const float* weights = p + (j - keys.begin);
+#if LOCUS_INT8_PRODUCTS
+                        if constexpr (std::is_same_v<T, int8_t>) {
+                          if (pass_.integer_values) {
+                            AddIntegersWeighted</*kPrefetch=*/true>(
+                                values, 0, n, weights, kScoreStride, count,
+                                pass_.value_pad, out, pass_.value_pad);
+                            return;
+                          }
+                        }
+#endif
+                        AddWeighted</*kPrefetch=*/true>(
+                            values, 0, n, weights, kScoreStride, count,
+                            pass_.value_pad, out, pass_.value_pad);
+                      });
     });
     return;
   }
-  scratch_.values.Resize(kKeysInL1 * pass_.value_pad);
   for (int64_t j = keys.begin; j < keys.end; j += kKeysInL1) {
     const int64_t n = std::min(kKeysInL1, keys.end - j);
     for (int64_t i = 0; i < n; ++i) {
+      float* row = scratch_.values + i * pass_.value_pad;
       StageRow(call.v, scorer_.b(), scorer_.kv(),
-               source == nullptr ? j + i : source[j + i], pass_.value_pad,
-               scratch_.values.data() + i * pass_.value_pad);
+               source == nullptr ? j + i : source[j + i], pass_.value_pad, row);
+      pass_.RotateValue(scorer_.b(), j + i, row);
     }
-    const RowsOf<float> values{scratch_.values.data(), pass_.value_pad,
-                               nullptr};
-    AddWeighted</*kFetch=*/false>(values, 0, n, p + (j - keys.begin),
-                                  kScoreStride, count, pass_.value_pad, out,
-                                  pass_.value_pad);
+    const RowsOf<float> values{scratch_.values, pass_.value_pad};
+    AddWeighted</*kPrefetch=*/false>(values, 0, n, p + (j - keys.begin),
+                                     kScoreStride, count, pass_.value_pad, out,
+                                     pass_.value_pad);
+  }
+}
+
+// The same of one row over what has a weight alone.
+inline void ChunkTask::AddValuesOfWeights(int64_t tile, Interval keys,
+                                          int64_t r, float* out) {
+  const float* p = scratch_.scores + r * kScoreStride - tile;  // by key
+  for (int64_t j = keys.begin; j < keys.end;) {
+    const int64_t first = j;
+    while (j < keys.end && p[j] != 0.0F) ++j;
+    AddValues(tile, {first, j}, r, 1, out);
+    while (j < keys.end && p[j] == 0.0F) ++j;
   }
 }
 
@@ -161,7 +257,6 @@ inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
                                       float* out) {
   const BucketTable& table = *pass_.call.terms.v_table;
   const int64_t h = pass_.Head(scorer_.kv(), r);
-  scratch_.table_row.Resize(pass_.value_pad);
   for (int64_t j = keys.begin; j < keys.end;) {
     const int32_t bucket = scorer_.Bucket(table.buckets, pass_.v_map, r, j);
     float weight = 0.0F;
@@ -171,16 +266,16 @@ inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
     } while (j < keys.end &&
              bucket == scorer_.Bucket(table.buckets, pass_.v_map, r, j));
     StageRow(*pass_.v_rows, 0, table.rows.size(0) == 1 ? 0 : h, bucket,
-             pass_.value_pad, scratch_.table_row.data());
+             pass_.value_pad, scratch_.table_row);
     if (pass_.paired_values) {
-      ToParts(pass_.value_pad, scratch_.table_row.data());
+      ToParts(pass_.value_pad, scratch_.table_row);
     }
-    AddScaled(weight, scratch_.table_row.data(), pass_.value_pad, out);
+    AddScaled(weight, scratch_.table_row, pass_.value_pad, out);
   }
 }
 
 // Where the shares of `tasks` begin, and the end of the last. Chunks that lie
-// side by side go to one thread: what it asks for past the end of one is the
+// side by side go to one thread: what it prefetches past the end of one is the
 // beginning of its next. Shares become smaller, so that threads end together.
 inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
   std::vector<int64_t> starts = {0};
@@ -191,76 +286,159 @@ inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
   return starts;
 }
 
-// Joins the chunks of row r in order and writes its result.
-inline void JoinRow(const DecodePass& pass, int64_t b, int64_t kv, int64_t r,
-                    const RowState* states, const float* parts, int64_t chunks,
-                    Tensor& out, float* lse) {
-  const CallSizes& s = pass.call.sizes;
-  float ref = kMinusInf;
-  for (int64_t c = 0; c < chunks; ++c) {
-    ref = std::max(ref, states[c * pass.rows + r].ref);
+// The sums of all chunks of all key heads.
+class Partials {
+ public:
+  // With room for `most` queries at a time.
+  Partials(const DecodePass& pass, int64_t most, int64_t chunk, bool weights)
+      : chunks((pass.call.sizes.k_len + chunk - 1) / chunk), pass_(pass) {
+    const CallSizes& s = pass.call.sizes;
+    const int64_t rows = s.batch * s.q_heads * most;
+    out_.Resize(chunks * rows * pass.value_pad);
+    states_.resize(static_cast<size_t>(chunks * rows));
+    if (!weights) return;
+    tiles_ = (s.k_len + kTileKeys - 1) / kTileKeys;
+    refs_.Resize(tiles_ * rows);
   }
-  std::vector<float> sum(static_cast<size_t>(pass.value_pad), 0.0F);
+
+  // Those of a key head, from chunk n on; references from its first tile on.
+  ChunkSums Of(int64_t head, int64_t n = 0) {
+    const int64_t row = (head * chunks + n) * pass_.rows;
+    return {.out = out_.data() + row * pass_.value_pad,
+            .states = states_.data() + row,
+            .refs = refs_.data() + head * tiles_ * pass_.rows};
+  }
+
+  const int64_t chunks;  // of each key head
+
+ private:
+  const DecodePass& pass_;
+  int64_t tiles_ = 0;
+  FloatBuffer out_, refs_;
+  std::vector<RowState> states_;
+};
+
+// Joins the chunks of one key head.
+class ChunkJoin {
+ public:
+  ChunkJoin(const DecodePass& pass, const ChunkSums& sums, int64_t chunks,
+            const kernels::CallResult& result)
+      : pass_(pass), sums_(sums), chunks_(chunks), result_(result) {}
+
+  // Joins those of row r in order and writes its result; `sum` is scratch,
+  // [value_pad].
+  void Row(int64_t b, int64_t kv, int64_t r, float* sum) const noexcept;
+
+ private:
+  // Weights of row r so far are on the references of their tiles.
+  void FinishWeights(int64_t b, int64_t r, const RowState& state,
+                     float* weights) const;
+
+  const DecodePass& pass_;
+  const ChunkSums sums_;
+  const int64_t chunks_;
+  const kernels::CallResult& result_;
+};
+
+inline void ChunkJoin::Row(int64_t b, int64_t kv, int64_t r,
+                           float* sum) const noexcept {
+  const CallSizes& s = pass_.call.sizes;
+  float ref = kMinusInf;
+  for (int64_t c = 0; c < chunks_; ++c) {
+    ref = std::max(ref, sums_.states[c * pass_.rows + r].ref);
+  }
+  std::fill_n(sum, pass_.value_pad, 0.0F);
   float total = 0.0F;
-  for (int64_t c = 0; c < chunks; ++c) {
-    const RowState& part = states[c * pass.rows + r];
+  for (int64_t c = 0; c < chunks_; ++c) {
+    const RowState& part = sums_.states[c * pass_.rows + r];
     if (part.ref == kMinusInf && part.sum == 0.0F) continue;
     const float rescale = part.ref == ref ? 1.0F : PowerOfTwo(part.ref - ref);
     total += rescale * part.sum;
-    AddScaled(rescale, parts + (c * pass.rows + r) * pass.value_pad,
-              pass.value_pad, sum.data());
+    AddScaled(rescale, sums_.out + (c * pass_.rows + r) * pass_.value_pad,
+              pass_.value_pad, sum);
   }
-  const int64_t source =
-      pass.call.Queries(b).source[static_cast<size_t>(pass.Query(r))];
-  const int64_t row = (b * s.q_heads + pass.Head(kv, r)) * s.q_len + source;
-  if (pass.paired_values) FromParts(pass.value_pad, sum.data());
-  const RowState state{.ref = ref, .sum = total};
-  SetScaled(InverseSum(state), sum.data(), pass.value_pad, sum.data());
-  kernels::StoreRow(out, row, sum.data(), s.value_dim);
-  if (lse != nullptr) lse[row] = LogSumExp(state);
+  const int64_t row = pass_.ResultRow(b, kv, r);
+  if (pass_.paired_values) FromParts(pass_.value_pad, sum);
+  RowState state{.ref = ref, .sum = total};
+  const float rescale = JoinSink(pass_.call.Sink(pass_.Head(kv, r)), state) *
+                        pass_.dropout.gain();
+  SetScaled(rescale * InverseSum(state), sum, pass_.value_pad, sum);
+  pass_.RotateOutput(b, pass_.Query(r), sum);
+  kernels::StoreRow(result_.out, row, sum, s.value_dim);
+  if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);
+  if (result_.weights != nullptr) {
+    FinishWeights(b, r, state, result_.weights + row * s.k_len);
+  }
+}
+
+inline void ChunkJoin::FinishWeights(int64_t b, int64_t r,
+                                     const RowState& state,
+                                     float* weights) const {
+  const int64_t keys = pass_.call.Keys(b).size();
+  const int64_t* order = pass_.call.Keys(b).Order();
+  const float share = InverseSum(state) * pass_.dropout.gain();
+  for (int64_t tile = 0; tile < keys; tile += kTileKeys) {
+    const Interval here{tile, std::min(tile + kTileKeys, keys)};
+    const float ref = sums_.refs[tile / kTileKeys * pass_.rows + r];
+    const float factor =
+        share * (ref == state.ref ? 1.0F : PowerOfTwo(ref - state.ref));
+    if (order == nullptr) {
+      StoreWeightRow(weights, here, factor, /*order=*/nullptr, weights);
+      continue;
+    }
+    for (int64_t j = here.begin; j < here.end; ++j) {
+      float& weight = weights[order[j]];
+      if (weight != 0.0F) weight *= factor;
+    }
+  }
 }
 
 }  // namespace stream
 
-void DecodeF32(const Call& call, Tensor& out, float* lse) {
+void DecodeF32(const Call& call, const kernels::CallResult& result) {
   const CallSizes& s = call.sizes;
   const int threads = call.plan.threads;
   if (s.batch * s.q_heads * s.q_len == 0) return;
   const int64_t heads = s.batch * s.kv_heads;
   const int64_t chunk = stream::ChunkKeys(s);
-  const int64_t chunks = (s.k_len + chunk - 1) / chunk;
   const int64_t queries =
       std::max<int64_t>(1, stream::kPassRows / (s.q_heads / s.kv_heads));
+  // All memory is allocated before anything is computed.
+  const int64_t most = std::min(queries, s.q_len);
+  stream::DecodePass pass(call, most);
+  stream::Partials partials(pass, most, chunk, result.weights != nullptr);
+  const int64_t chunks = partials.chunks;
+  std::vector<stream::Scratch> workers;
+  for (int n = 0; n < threads; ++n) {
+    workers.emplace_back(pass, pass.group * most);
+  }
+  const std::vector<int64_t> starts = stream::Shares(heads * chunks, threads);
+  result.ClearWeights(s);
   for (int64_t first = 0; first < s.q_len; first += queries) {
-    const stream::DecodePass pass(call, first,
-                                  std::min(queries, s.q_len - first));
-    const int64_t part = pass.rows * pass.value_pad;
-    FloatBuffer parts(heads * chunks * part);
-    std::vector<RowState> states(
-        static_cast<size_t>(heads * chunks * pass.rows));
-    const auto attend = [&](int64_t task) {
-      static thread_local stream::Scratch scratch;
+    pass.Begin(first, std::min(queries, s.q_len - first));
+    const auto attend = [&](int64_t task, stream::Scratch& scratch) {
       const int64_t head = task / chunks, at = task % chunks * chunk;
       const int64_t b = head / s.kv_heads;
-      stream::ChunkTask run(pass, scratch, b, head % s.kv_heads);
+      stream::ChunkTask run(pass, scratch, b, head % s.kv_heads,
+                            result.weights);
       run.Attend(at, std::min(at + chunk, call.Keys(b).size()),
-                 parts.data() + task * part, states.data() + task * pass.rows);
+                 partials.Of(head, task % chunks));
     };
-    const std::vector<int64_t> starts = stream::Shares(heads * chunks, threads);
-    ParallelFor(static_cast<int64_t>(starts.size()) - 1, threads,
-                [&](int64_t share) {
-                  const size_t n = static_cast<size_t>(share);
-                  for (int64_t task = starts[n]; task < starts[n + 1]; ++task) {
-                    attend(task);
-                  }
-                });
-    ParallelFor(heads, threads, [&](int64_t head) {
-      for (int64_t r = 0; r < pass.rows; ++r) {
-        stream::JoinRow(pass, head / s.kv_heads, head % s.kv_heads, r,
-                        states.data() + head * chunks * pass.rows,
-                        parts.data() + head * chunks * part, chunks, out, lse);
+    const auto attend_share = [&](int64_t share, int worker) noexcept {
+      const size_t n = static_cast<size_t>(share);
+      for (int64_t task = starts[n]; task < starts[n + 1]; ++task) {
+        attend(task, workers[static_cast<size_t>(worker)]);
       }
-    });
+    };
+    ParallelFor(static_cast<int64_t>(starts.size()) - 1, threads, attend_share);
+    const auto join = [&](int64_t head, int worker) noexcept {
+      const stream::ChunkJoin rows(pass, partials.Of(head), chunks, result);
+      for (int64_t r = 0; r < pass.rows; ++r) {
+        rows.Row(head / s.kv_heads, head % s.kv_heads, r,
+                 workers[static_cast<size_t>(worker)].sum);
+      }
+    };
+    ParallelFor(heads, threads, join);
   }
 }
 

@@ -25,8 +25,8 @@ const char* DecodeRefuses(const Plan& plan) {
                 : "more than 32 rows of queries per key head";
 }
 
-void Decode(const Call& call, Tensor& out, float* lse) {
-  HWY_DYNAMIC_DISPATCH(DecodeF32)(call, out, lse);
+void Decode(const Call& call, const CallResult& result) {
+  HWY_DYNAMIC_DISPATCH(DecodeF32)(call, result);
 }
 }  // namespace kernels
 }  // namespace locus

@@ -13,9 +13,8 @@ namespace locus::kernels {
 const char* DecodeRefuses(const Plan& plan);
 
 // Keys and values are not packed but read once, where they lie, and the work is
-// split over keys. out [B, Hq, Lq, Dv] is contiguous, lse [B, Hq, Lq] or
-// nullptr.
-void Decode(const Call& call, Tensor& out, float* lse);
+// split over keys.
+void Decode(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels
 

@@ -7,7 +7,8 @@
 #define LOCUS_SRC_KERNELS_DECODE_SCORE_INL_H_
 #endif
 
-#include <limits>
+#include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,17 +27,51 @@ constexpr int64_t kTileKeys = 256;
 // A line more than a tile: whole vectors past its end may be touched.
 constexpr int64_t kScoreStride = kTileKeys + 16;
 
-// Memory of one thread.
+// Memory of one worker: parts of one buffer.
 struct Scratch {
-  FloatBuffer scores;     // [rows][kScoreStride]
-  FloatBuffer keys;       // [kKeysInL1][dim_pad]
-  FloatBuffer values;     // [kKeysInL1][value_pad]
-  FloatBuffer queries;    // [rows][dim_pad], rotated for a span
-  FloatBuffer key_dots;   // k_j.Tk[b]: [rows][kScoreStride]
-  FloatBuffer table_row;  // one row of a table, or of the extra dimensions
-  FloatBuffer extra_row;
+  Scratch(const DecodePass& pass, int64_t rows);
+
+  FloatBuffer floats;
+  float* scores = nullptr;     // [rows][kScoreStride]
+  float* keys = nullptr;       // [kKeysInL1][dim_pad]
+  float* values = nullptr;     // [kKeysInL1][value_pad]
+  float* queries = nullptr;    // [rows][dim_pad], rotated for a span
+  float* key_dots = nullptr;   // k_j.Tk[b]: [rows][kScoreStride]
+  float* table_row = nullptr;  // one row of a table, or of the extra dimensions
+  float* extra_row = nullptr;
+  float* sum = nullptr;          // of the chunks of a row: [value_pad]
   std::vector<RowState> states;  // of the rows
 };
+
+inline Scratch::Scratch(const DecodePass& pass, int64_t rows)
+    : states(static_cast<size_t>(rows)) {
+  const Terms& terms = pass.call.terms;
+  const int64_t extra =
+      terms.extra_dot ? AlignUp(terms.extra_dot->q_rows.size(2), kLanesI) : 0;
+  const bool relative = pass.key_rotation == KeyRotation::kRelative;
+  const struct {
+    float** at;
+    int64_t size;
+  } parts[] = {
+      {&scores, rows * kScoreStride},
+      {&keys, pass.direct_keys ? 0 : kKeysInL1 * pass.dim_pad},
+      {&values, pass.direct_values ? 0 : kKeysInL1 * pass.value_pad},
+      {&queries, relative ? rows * pass.dim_pad : 0},
+      {&key_dots, pass.k_rows ? rows * kScoreStride : 0},
+      {&table_row,
+       std::max({pass.dim_pad, pass.value_pad, pass.table_pad, extra})},
+      {&extra_row, extra},
+      {&sum, pass.value_pad},
+  };
+  int64_t total = 0;
+  for (const auto& part : parts) total += AlignUp(part.size, 16);
+  floats.Resize(total);
+  float* next = floats.data();
+  for (const auto& part : parts) {
+    *part.at = next;
+    next += AlignUp(part.size, 16);
+  }
+}
 
 class ChunkScorer {
  public:
@@ -46,26 +81,39 @@ class ChunkScorer {
         tokens_(pass.call.Keys(b)),
         scratch_(scratch),
         b_(b),
-        kv_(kv) {
-    scratch_.scores.Resize(pass.rows * kScoreStride);
-  }
+        kv_(kv) {}
 
   int64_t b() const { return b_; }
   int64_t kv() const { return kv_; }
 
   // What row r sees of keys [begin, end).
-  Interval Seen(int64_t r, int64_t begin, int64_t end) const {
-    const Interval seen = call_.VisibleKeys(b_, pass_.Query(r));
-    const int64_t from = std::clamp(seen.begin, begin, end);
-    return {from, std::clamp(seen.end, from, end)};
+  kernels::Glimpse Look(int64_t r, int64_t begin, int64_t end) const {
+    return call_.Look(b_, pass_.Head(kv_, r), pass_.Query(r), {begin, end});
   }
-
   // Dot products of all rows with keys [keys.begin, keys.end): key j of row r
   // in column j - tile of row r of scratch.scores.
   void Scores(int64_t tile, Interval keys);
 
-  // Adds the terms of row r to its scores s, by column.
-  void AddTerms(int64_t r, int64_t tile, Interval keys, float* s);
+  // Sets what is hidden from row r among the scores or weights s, by key.
+  void SetHidden(int64_t r, const kernels::Glimpse& look, float value,
+                 float* s) const {
+    if (!look.gaps) return;
+    call_.ForHidden(b_, pass_.Head(kv_, r), pass_.Query(r), look.seen,
+                    [=](int64_t begin, int64_t end) {
+                      std::fill(s + begin, s + end, value);
+                    });
+  }
+  // Clears what is hidden from row r or dropped, of its weights p by key.
+  void Clear(int64_t r, const kernels::Glimpse& look, float* p) const {
+    SetHidden(r, look, 0.0F, p);
+    if (!pass_.dropout.present()) return;
+    pass_.dropout.Drop(b_, pass_.Head(kv_, r), pass_.Query(r), look.seen, p);
+  }
+
+  // Adds the terms of row r to its scores s, by column; what is hidden from it
+  // becomes -inf.
+  void AddTerms(int64_t r, int64_t tile, const kernels::Glimpse& look,
+                float* s);
 
   // The bucket of row r and key j; `map` is that of a table by offset.
   int32_t Bucket(const BucketMap& buckets, const std::optional<OffsetMap>& map,
@@ -108,19 +156,43 @@ class ChunkScorer {
 };
 
 inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
-  float* scores = scratch_.scores.data();
+  float* scores = scratch_.scores;
   if (pass_.direct_keys) {
-    WithType(call_.k.dtype(), [&]<typename T>() {
-      const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
-                           tokens_.Order()};
-      DotRows</*kFetch=*/true>(rows, keys.begin, keys.end,
-                               pass_.Queries(b_, kv_), pass_.dim_pad,
-                               pass_.rows, pass_.dim_pad,
-                               scores + (keys.begin - tile), kScoreStride);
+    const int64_t first_row = pass_.RowIndex(b_, kv_, 0);
+    WithStoredType(call_.k.dtype(), [&]<typename T>() {
+      ForStretches<T>(
+          call_.k, b_, kv_, tokens_.Order(), tokens_.size(), keys.begin,
+          keys.end, [&](const RowsOf<T>& rows, int64_t j, int64_t n) {
+            float* to = scores + (j - tile);
+#if LOCUS_INT8_PRODUCTS
+            if constexpr (std::is_same_v<T, int8_t>) {
+              if (pass_.integer_keys) {
+                const int16_t* queries =
+                    pass_.integer_queries.data() + first_row * pass_.dim_pad;
+                DotRows</*kPrefetch=*/true>(rows, 0, n, queries, pass_.dim_pad,
+                                            pass_.rows, pass_.dim_pad, to,
+                                            kScoreStride);
+                return;
+              }
+            }
+#endif
+            DotRows</*kPrefetch=*/true>(rows, 0, n, pass_.Queries(b_, kv_),
+                                        pass_.dim_pad, pass_.rows,
+                                        pass_.dim_pad, to, kScoreStride);
+          });
     });
+    if (const float* scales = call_.k.Scales(b_, kv_)) {
+      for (int64_t r = 0; r < pass_.rows; ++r) {
+        const float factor =
+            pass_.integer_keys
+                ? pass_.query_scales[static_cast<size_t>(first_row + r)]
+                : 1.0F;
+        MultiplyByScales(factor, scales, tokens_.Order(), keys.begin, keys.end,
+                         scores + r * kScoreStride - tile);
+      }
+    }
     return;
   }
-  scratch_.keys.Resize(kKeysInL1 * pass_.dim_pad);
   for (int64_t j = keys.begin; j < keys.end;) {
     int64_t end = std::min(keys.end, j + kKeysInL1);
     const float* queries = pass_.Queries(b_, kv_);
@@ -131,13 +203,13 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
         end = std::min(end, list[static_cast<size_t>(span) + 1].first);
       }
       RotateQueries(span);
-      queries = scratch_.queries.data();
+      queries = scratch_.queries;
     }
     StageKeys(tile, j, end);
-    const RowsOf<float> rows{scratch_.keys.data(), pass_.dim_pad, nullptr};
-    DotRows</*kFetch=*/false>(rows, 0, end - j, queries, pass_.dim_pad,
-                              pass_.rows, pass_.dim_pad, scores + (j - tile),
-                              kScoreStride);
+    const RowsOf<float> rows{scratch_.keys, pass_.dim_pad};
+    DotRows</*kPrefetch=*/false>(rows, 0, end - j, queries, pass_.dim_pad,
+                                 pass_.rows, pass_.dim_pad, scores + (j - tile),
+                                 kScoreStride);
     j = end;
   }
 }
@@ -148,31 +220,31 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
                        pass_.key_rotation == KeyRotation::kAbsolute;
   if (rotates && pass_.whole_rotation) {
     WithType(call_.k.dtype(), [&]<typename T>() {
-      const RowsOf<T> rows{call_.k.Head<T>(b_, kv_), call_.k.row_stride(),
+      const RowsOf<T> rows{call_.k.At<T>(b_, kv_, 0), call_.k.row_stride(),
                            tokens_.Order()};
-      const int64_t far = rows.Far(call_.sizes.head_dim);
+      const int64_t far = rows.FarRows(call_.sizes.head_dim) * rows.stride;
       const int64_t near = 4 * rows.stride;
       for (int64_t j = begin; j < end; ++j) {
         const T* row = rows[j];
         for (int64_t d = 0; d < call_.sizes.head_dim; d += kPaired) {
-          FetchVectors<2>(row + d, far, near);
+          PrefetchVectors<2>(row + d, far, near);
         }
         const auto [cos, sin] = KeyAngles(j);
         RotateWholeRow(*call_.terms.rotate, cos, sin, row,
-                       scratch_.keys.data() + (j - begin) * pass_.dim_pad);
+                       scratch_.keys + (j - begin) * pass_.dim_pad);
       }
     });
     return;
   }
   for (int64_t j = begin; j < end; ++j) {
     StageRow(call_.k, b_, kv_, tokens_.source[static_cast<size_t>(j)],
-             pass_.dim_pad, scratch_.keys.data() + (j - begin) * pass_.dim_pad);
+             pass_.dim_pad, scratch_.keys + (j - begin) * pass_.dim_pad);
   }
   if (pass_.k_rows) DotKeyTable(tile, begin, end);
   if (!rotates) return;
   for (int64_t j = begin; j < end; ++j) {
     const auto [cos, sin] = KeyAngles(j);
-    float* key = scratch_.keys.data() + (j - begin) * pass_.dim_pad;
+    float* key = scratch_.keys + (j - begin) * pass_.dim_pad;
     RotateRow(*call_.terms.rotate, cos, sin, key, key);
   }
 }
@@ -182,12 +254,11 @@ inline void ChunkScorer::RotateQueries(int64_t span) {
   if (span == span_) return;
   span_ = span;
   const Rotation& r = *call_.terms.rotate;
-  scratch_.queries.Resize(pass_.rows * pass_.dim_pad);
   std::copy_n(pass_.Queries(b_, kv_), pass_.rows * pass_.dim_pad,
-              scratch_.queries.data());
+              scratch_.queries);
   for (int64_t row = 0; row < pass_.rows; ++row) {
     const float* cos = pass_.SpanAngles(b_, span, row % pass_.count);
-    float* query = scratch_.queries.data() + row * pass_.dim_pad;
+    float* query = scratch_.queries + row * pass_.dim_pad;
     RotateRow(r, cos, cos + r.NumPairs(), query, query);
   }
 }
@@ -195,30 +266,28 @@ inline void ChunkScorer::RotateQueries(int64_t span) {
 // k_j.Tk[b] of the staged, still unrotated keys, for every row.
 inline void ChunkScorer::DotKeyTable(int64_t tile, int64_t begin, int64_t end) {
   const BucketTable& table = *call_.terms.k_table;
-  scratch_.key_dots.Resize(pass_.rows * kScoreStride);
-  scratch_.table_row.Resize(pass_.dim_pad);
   for (int64_t r = 0; r < pass_.rows; ++r) {
     const int64_t h = table.rows.size(0) == 1 ? 0 : pass_.Head(kv_, r);
     int32_t loaded = -1;
     for (int64_t j = begin; j < end; ++j) {
-      const Interval seen = Seen(r, j, j + 1);
-      if (seen.begin == seen.end) continue;
+      if (Look(r, j, j + 1).seen.empty()) continue;
       const int32_t bucket = Bucket(table.buckets, pass_.k_map, r, j);
       if (bucket != loaded) {
         StageRow(*pass_.k_rows, 0, h, bucket, pass_.dim_pad,
-                 scratch_.table_row.data());
+                 scratch_.table_row);
         loaded = bucket;
       }
-      scratch_.key_dots.data()[r * kScoreStride + j - tile] =
-          Dot(scratch_.keys.data() + (j - begin) * pass_.dim_pad,
-              scratch_.table_row.data(), pass_.dim_pad);
+      scratch_.key_dots[r * kScoreStride + j - tile] =
+          Dot(scratch_.keys + (j - begin) * pass_.dim_pad, scratch_.table_row,
+              pass_.dim_pad);
     }
   }
 }
 
-inline void ChunkScorer::AddTerms(int64_t r, int64_t tile, Interval keys,
-                                  float* s) {
+inline void ChunkScorer::AddTerms(int64_t r, int64_t tile,
+                                  const kernels::Glimpse& look, float* s) {
   s -= tile;  // by key
+  const Interval keys = look.seen;
   const Terms& terms = call_.terms;
   const int64_t h = pass_.Head(kv_, r);
   const int64_t m = pass_.QueryPosition(b_, r);
@@ -232,24 +301,27 @@ inline void ChunkScorer::AddTerms(int64_t r, int64_t tile, Interval keys,
                       });
   } else if (terms.q_table) {
     const int64_t head = terms.q_table->rows.size(0) == 1 ? 0 : h;
-    scratch_.table_row.Resize(pass_.dim_pad);
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       StageRow(*pass_.q_rows, 0, head, Bucket(terms.q_table->buckets, {}, r, j),
-               pass_.dim_pad, scratch_.table_row.data());
+               pass_.table_pad, scratch_.table_row);
       s[j] +=
-          Dot(pass_.plain.data() + pass_.RowIndex(b_, kv_, r) * pass_.dim_pad,
-              scratch_.table_row.data(), pass_.dim_pad);
+          Dot(pass_.plain.data() + pass_.RowIndex(b_, kv_, r) * pass_.table_pad,
+              scratch_.table_row, pass_.table_pad);
     }
   }
   if (pass_.k_rows) {
-    const float scale = pass_.operands.ScaleOf(m);
-    const float* dots = scratch_.key_dots.data() + r * kScoreStride - tile;
+    const float scale = pass_.operands.ScaleOf(h, m);
+    const float* dots = scratch_.key_dots + r * kScoreStride - tile;
     for (int64_t j = keys.begin; j < keys.end; ++j) s[j] += scale * dots[j];
   }
   if (pass_.bias) pass_.bias->Add(h, m, tokens_, keys, s);
+  if (pass_.operand_bias.present()) {
+    pass_.operand_bias.Add(b_, h, pass_.Query(r), keys, s);
+  }
   if (call_.softcap > 0.0F) {
     SoftCapRow(call_.softcap, keys.size(), s + keys.begin);
   }
+  SetHidden(r, look, kMinusInf, s);
 }
 
 // s_j += scale a_i.c_j.
@@ -257,17 +329,15 @@ inline void ChunkScorer::AddExtra(int64_t h, int64_t m, Interval keys,
                                   float* s) {
   const ExtraDot& dot = *call_.terms.extra_dot;
   const int64_t padded = AlignUp(dot.q_rows.size(2), kLanesI);
-  scratch_.table_row.Resize(padded);
-  scratch_.extra_row.Resize(padded);
   StageRow(*pass_.extra_q, 0, dot.q_rows.size(0) == 1 ? 0 : h,
-           m - dot.first_position, padded, scratch_.extra_row.data());
-  SetScaled(pass_.operands.ScaleOf(m), scratch_.extra_row.data(), padded,
-            scratch_.extra_row.data());
+           m - dot.first_position, padded, scratch_.extra_row);
+  SetScaled(pass_.operands.ScaleOf(h, m), scratch_.extra_row, padded,
+            scratch_.extra_row);
   for (int64_t j = keys.begin; j < keys.end; ++j) {
     const int64_t n = tokens_.Position(j);
     StageRow(*pass_.extra_k, 0, dot.k_rows.size(0) == 1 ? 0 : h,
-             n - dot.first_position, padded, scratch_.table_row.data());
-    s[j] += Dot(scratch_.extra_row.data(), scratch_.table_row.data(), padded);
+             n - dot.first_position, padded, scratch_.table_row);
+    s[j] += Dot(scratch_.extra_row, scratch_.table_row, padded);
   }
 }
 

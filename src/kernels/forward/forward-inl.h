@@ -8,10 +8,14 @@
 #define LOCUS_SRC_KERNELS_FORWARD_FORWARD_INL_H_
 #endif
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "kernels/forward/forward.h"
+#include "kernels/terms/dropout-inl.h"
 #include "kernels/terms/score-inl.h"
+#include "kernels/terms/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -30,112 +34,134 @@ inline int64_t TileKeys(int64_t depth, int64_t value_dim) {
   return depth + value_dim > 320 ? 256 : 512;
 }
 
-// Scratch of one thread.
-struct ForwardScratch {
-  FloatBuffer blocks, scores, out, by_offset;
-  std::vector<Block> block_list;
-  std::vector<RowState> states;
-  KeyTable key_table;
-  DisentangledRows disentangled;
-};
+using kernels::CallResult;
 
-class ForwardTask {
+// One thread's part of a call: its scratch, and room to pack a unit of its own.
+class ForwardWorker {
  public:
-  ForwardTask(const Packed& packed, ForwardScratch& scratch)
-      : packed_(packed),
-        call_(packed.call),
-        scratch_(scratch),
-        scorer_(packed),
-        tile_(TileKeys(packed.depth, call_.sizes.value_dim)),
-        out_stride_(PaddedCols(call_.sizes.value_dim)) {
-    if (packed_.v_table) {
-      offset_stride_ =
-          AlignUp(packed_.v_table->map.width(), kLanesI) + 2 * kEndPad;
-    }
-  }
+  ForwardWorker(const PackedTables& tables, int64_t own_units,
+                const CallResult& result)
+      : own(tables, own_units, /*workers=*/1, Packed::Contents::kKeysAndValues),
+        call_(tables.call),
+        v_table_(tables.v_table.get()),
+        result_(result),
+        scorer_(tables),
+        dropout_(call_),
+        key_table_(tables),
+        disentangled_(tables, key_table_),
+        tile_(TileKeys(tables.depth, call_.sizes.value_dim)),
+        out_stride_(PaddedCols(call_.sizes.value_dim)),
+        offset_stride_(v_table_ == nullptr
+                           ? 0
+                           : AlignUp(v_table_->map.width(), kLanesI) +
+                                 2 * kEndPad),
+        blocks_(static_cast<size_t>(
+            (std::min(kTaskQueries, call_.sizes.q_len) + kRowsI - 1) / kRowsI)),
+        states_(blocks_.size() * kRows),
+        operands_(Blocks() * scorer_.BlockFloats()),
+        scores_(kRowsI * kLds),
+        sums_(Blocks() * kRowsI * out_stride_),
+        by_offset_(Blocks() * kRowsI * offset_stride_) {}
 
-  // The tables of the head that Run works on.
-  void SetTables(const KeyTable* keys, DisentangledRows* rows) {
-    scorer_.SetKeyTable(keys);
-    disentangled_ = rows;
-  }
+  // Attends queries [first, first + count) of (b, h), in sorted order, to keys
+  // among those packed.
+  void Run(const Packed& packed, int64_t b, int64_t h, int64_t first,
+           int64_t count) noexcept;
 
-  // Attends queries [first, first + count) of (b, h), sorted order.
-  void Run(int64_t b, int64_t h, int64_t first, int64_t count, Tensor& out,
-           float* lse);
+  Packed own;
 
  private:
-  void Tile(Block& block, int64_t index, int64_t tile);
+  int64_t Blocks() const { return static_cast<int64_t>(blocks_.size()); }
+  // Up to kTaskQueries of them.
+  void RunQueries(int64_t b, int64_t h, int64_t first, int64_t count);
+  void Tile(const Block& block, int64_t index, int64_t tile);
+  void StoreWeights(const Block& block, int64_t index, int64_t tile);
   void MultiplyValues(const Block& block, int64_t tile, int64_t lo, int64_t hi,
                       const float* p, const float* rescale, float* out) const;
-  void Finish(const Block& block, int64_t index, Tensor& out, float* lse);
+  void Finish(const Block& block, int64_t index);
 
-  const Packed& packed_;
-  const Call& call_;
-  ForwardScratch& scratch_;
-  Scorer scorer_;
   // A row's stride of 512 floats would put every row in the same cache sets;
   // one more line spreads them. Fixed, so that rows are plain displacements.
-  static constexpr int64_t lds_ = 512 + 16;
-  int64_t tile_, out_stride_;
-  int64_t offset_stride_ = 0;
-  DisentangledRows* disentangled_ = nullptr;
+  static constexpr int64_t kLds = 512 + 16;
+
+  const Call& call_;
+  const PackedRows* const v_table_;  // nullptr: none
+  const CallResult& result_;
+  const Packed* packed_ = nullptr;
+  Scorer scorer_;
+  const DropoutTerm dropout_;
+  KeyTable key_table_;
+  DisentangledRows disentangled_;
+  const int64_t tile_, out_stride_;
+  const int64_t offset_stride_;  // 0: there is no value table
+  std::vector<Block> blocks_;
+  std::vector<RowState> states_;
+  FloatBuffer operands_;   // of the blocks
+  FloatBuffer scores_;     // of one block and tile: [kRows][kLds]
+  FloatBuffer sums_;       // weighted values: [rows][out_stride_]
+  FloatBuffer by_offset_;  // weights: [rows][offset_stride_]
 };
 
-inline void ForwardTask::Run(int64_t b, int64_t h, int64_t first, int64_t count,
-                             Tensor& out, float* lse) {
-  const int64_t n_blocks = (count + kRowsI - 1) / kRowsI;
-  scratch_.blocks.Resize(n_blocks * scorer_.BlockFloats());
-  scratch_.scores.Resize(kRowsI * lds_);
-  scratch_.out.Resize(n_blocks * kRowsI * out_stride_);
-  std::fill_n(scratch_.out.data(), n_blocks * kRowsI * out_stride_, 0.0F);
-  if (offset_stride_ > 0) {
-    scratch_.by_offset.Resize(n_blocks * kRowsI * offset_stride_);
-    std::fill_n(scratch_.by_offset.data(), n_blocks * kRowsI * offset_stride_,
-                0.0F);
+inline void ForwardWorker::Run(const Packed& packed, int64_t b, int64_t h,
+                               int64_t first, int64_t count) noexcept {
+  packed_ = &packed;
+  scorer_.SetKeys(packed, key_table_);
+  if (packed.HasKeyTable()) {
+    key_table_.Build(packed, b, h);
+    disentangled_.BeginHead(b, h);
   }
-  scratch_.states.assign(static_cast<size_t>(n_blocks * kRowsI), RowState());
-  std::vector<Block>& blocks = scratch_.block_list;
-  blocks.resize(static_cast<size_t>(n_blocks));
-  if (disentangled_ != nullptr) {
-    scorer_.SetDisentangled(disentangled_->BeginQueries(
-                                first, count, call_.AnyVisible(b, first, count))
-                                ? disentangled_
-                                : nullptr);
-  }
-  Interval any{std::numeric_limits<int64_t>::max(), 0};
-  for (int64_t n = 0; n < n_blocks; ++n) {
-    Block& block = blocks[static_cast<size_t>(n)];
-    scorer_.Prepare(b, h, first + n * kRowsI,
-                    std::min(kRowsI, count - n * kRowsI),
-                    scratch_.blocks.data() + n * scorer_.BlockFloats(), block);
-    any.begin = std::min(any.begin, block.any.begin);
-    any.end = std::max(any.end, block.any.end);
-  }
-  for (int64_t tile = any.end > any.begin ? AlignDown(any.begin, tile_)
-                                          : any.end;
-       tile < any.end; tile += tile_) {
-    for (int64_t n = 0; n < n_blocks; ++n) {
-      Tile(blocks[static_cast<size_t>(n)], n, tile);
-    }
-  }
-  for (int64_t n = 0; n < n_blocks; ++n) {
-    Finish(blocks[static_cast<size_t>(n)], n, out, lse);
+  for (int64_t q = 0; q < count && !Interrupted(); q += kTaskQueries) {
+    RunQueries(b, h, first + q, std::min(kTaskQueries, count - q));
   }
 }
 
-inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
-  const Interval any = Within(block.any, {tile, tile + tile_});
+inline void ForwardWorker::RunQueries(int64_t b, int64_t h, int64_t first,
+                                      int64_t count) {
+  const int64_t n_blocks = (count + kRowsI - 1) / kRowsI;
+  std::fill_n(sums_.data(), n_blocks * kRowsI * out_stride_, 0.0F);
+  std::fill_n(by_offset_.data(), n_blocks * kRowsI * offset_stride_, 0.0F);
+  std::ranges::fill(states_, RowState());
+  const bool straight = disentangled_.BeginQueries(
+      first, count, call_.AnyVisible(b, first, count));
+  scorer_.SetDisentangled(straight ? &disentangled_ : nullptr);
+  Interval any;
+  for (int64_t n = 0; n < n_blocks; ++n) {
+    Block& block = blocks_[static_cast<size_t>(n)];
+    scorer_.Prepare(b, h, first + n * kRowsI,
+                    std::min(kRowsI, count - n * kRowsI),
+                    operands_.data() + n * scorer_.BlockFloats(), block);
+    any = Around(any, block.any);
+  }
+  const int64_t begin = AlignDown(any.begin, tile_);
+  for (int64_t tile = begin; tile < any.end; tile += tile_) {
+    for (int64_t n = 0; n < n_blocks; ++n) {
+      Tile(blocks_[static_cast<size_t>(n)], n, tile);
+    }
+  }
+  for (int64_t n = 0; n < n_blocks; ++n) {
+    const Block& block = blocks_[static_cast<size_t>(n)];
+    Finish(block, n);
+    if (result_.weights == nullptr) continue;
+    for (int64_t tile = begin; tile < any.end; tile += tile_) {
+      StoreWeights(block, n, tile);
+    }
+  }
+}
+
+inline void ForwardWorker::Tile(const Block& block, int64_t index,
+                                int64_t tile) {
+  const TileRows look = scorer_.Look(block, {tile, tile + tile_});
+  const Interval any = look.any;
   if (any.empty()) return;
   const int64_t lo = AlignDown(any.begin, kColsI);
-  float* s = scratch_.scores.data();
+  float* s = scores_.data();
   float max[kRows];
-  scorer_.Scores<lds_>(block, tile, lo, any.end, s, max);
+  scorer_.Scores<kLds>(block, look, tile, lo, any.end, s, max);
 
   float rescale[kRows];
   for (int64_t r = 0; r < kRowsI; ++r) {
-    float* row = s + r * lds_ - tile;  // indexed by key
-    const Interval seen = Within(block.seen[r], any);
+    float* row = s + r * kLds - tile;  // indexed by key
+    const Interval seen = look.seen[r];
     rescale[r] = 1.0F;
     // What the block sees and this row does not has no weight.
     if (seen.empty()) {
@@ -143,100 +169,121 @@ inline void ForwardTask::Tile(Block& block, int64_t index, int64_t tile) {
       continue;
     }
     std::fill(row + any.begin, row + seen.begin, 0.0F);
-    RowState& state = scratch_.states[static_cast<size_t>(index * kRowsI + r)];
+    RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
     rescale[r] = OnlineSoftmaxRow(row + seen.begin, seen.size(), max[r], state);
     std::fill(row + seen.end, row + any.end, 0.0F);
+    if (look.any_gaps) scorer_.SetHidden(block, look, r, 0.0F, row);
+    if (dropout_.present()) {
+      dropout_.Drop(block.b, block.h, block.first + r, seen, row);
+    }
     if (offset_stride_ > 0) {
-      float* sums =
-          scratch_.by_offset.data() + (index * kRowsI + r) * offset_stride_;
+      float* sums = by_offset_.data() + (index * kRowsI + r) * offset_stride_;
       if (rescale[r] != 1.0F) {
         SetScaled(rescale[r], sums, offset_stride_, sums);
       }
-      SumByOffset(packed_.v_table->map, block.position[r], call_.Keys(block.b),
-                  seen, row, sums);
+      SumByOffset(v_table_->map, block.position[r], call_.Keys(block.b), seen,
+                  row, sums);
     }
   }
   MultiplyValues(block, tile, any.begin, any.end, s, rescale,
-                 scratch_.out.data() + index * kRowsI * out_stride_);
+                 sums_.data() + index * kRowsI * out_stride_);
 }
 
-inline void ForwardTask::MultiplyValues(const Block& block, int64_t tile,
-                                        int64_t lo, int64_t hi, const float* p,
-                                        const float* rescale,
-                                        float* out) const {
-  if (!packed_.ValuesFinite(block.b, block.h)) {
+inline void ForwardWorker::MultiplyValues(const Block& block, int64_t tile,
+                                          int64_t lo, int64_t hi,
+                                          const float* p, const float* rescale,
+                                          float* out) const {
+  if (!packed_->ValuesFinite(block.b, block.h)) {
     // 0 * inf is NaN: weights of keys that a row does not see must not meet
-    // values that are not finite. Row by row, over what it sees.
+    // values that are not finite. Row by row, over what has a weight.
     for (int64_t r = 0; r < block.count; ++r) {
       float* o = out + r * out_stride_;
       for (int64_t d = 0; d < call_.sizes.value_dim; ++d) o[d] *= rescale[r];
       const int64_t end = std::min(hi, block.seen[r].end);
       for (int64_t j = std::max(lo, block.seen[r].begin); j < end; ++j) {
-        const float weight = p[r * lds_ + j - tile];
+        const float weight = p[r * kLds + j - tile];
+        if (weight == 0.0F) continue;
         for (int64_t d = 0; d < call_.sizes.value_dim; ++d) {
           const int64_t panel = AlignDown(d, kColsI);
           o[d] +=
-              weight * packed_.Values(block.b, block.h, j, panel)[d - panel];
+              weight * packed_->Values(block.b, block.h, j, panel)[d - panel];
         }
       }
     }
     return;
   }
   for (int64_t c = 0; c < out_stride_; c += kColsI) {
-    Product(p + (lo - tile), 1, Fixed<lds_>(),
-            packed_.Values(block.b, block.h, lo, c), kCols,
+    Product(p + (lo - tile), 1, Fixed<kLds>(),
+            packed_->Values(block.b, block.h, lo, c), kCols,
             static_cast<size_t>(hi - lo),
             ScaleAddTo{rescale, out + c, static_cast<size_t>(out_stride_)});
   }
 }
 
-inline void ForwardTask::Finish(const Block& block, int64_t index, Tensor& out,
-                                float* lse) {
+inline void ForwardWorker::Finish(const Block& block, int64_t index) {
   const CallSizes& s = call_.sizes;
-  float* o = scratch_.out.data() + index * kRowsI * out_stride_;
+  float* o = sums_.data() + index * kRowsI * out_stride_;
   if (offset_stride_ > 0) {
     // out += weights by offset * Tv
-    const PackedRows& table = *packed_.v_table;
-    const int64_t width = table.map.width();
-    float* w = scratch_.by_offset.data() + index * kRowsI * offset_stride_;
+    const int64_t width = v_table_->map.width();
+    float* w = by_offset_.data() + index * kRowsI * offset_stride_;
     for (int64_t r = 0; r < kRowsI; ++r) {
-      float* row = w + r * offset_stride_;
-      FoldEnds(row, width);
+      FoldEnds(w + r * offset_stride_, width);
     }
     for (int64_t c = 0; c < out_stride_; c += kColsI) {
       Product(w + kEndPad, 1, static_cast<size_t>(offset_stride_),
-              table.Head(block.h).Panel(c), kCols, static_cast<size_t>(width),
+              v_table_->Head(block.h).Panel(c), kCols,
+              static_cast<size_t>(width),
               AddTo{o + c, static_cast<size_t>(out_stride_)});
     }
   }
+  const double sink = call_.Sink(block.h);
   for (int64_t r = 0; r < block.count; ++r) {
-    const RowState& state =
-        scratch_.states[static_cast<size_t>(index * kRowsI + r)];
+    RowState& state = states_[static_cast<size_t>(index * kRowsI + r)];
+    const float rescale = JoinSink(sink, state) * dropout_.gain();
     const int64_t source =
         call_.Queries(block.b).source[static_cast<size_t>(block.first + r)];
     const int64_t row = (block.b * s.q_heads + block.h) * s.q_len + source;
     float* x = o + r * out_stride_;
-    SetScaled(InverseSum(state), x, s.value_dim, x);
-    kernels::StoreRow(out, row, x, s.value_dim);
-    if (lse != nullptr) lse[row] = LogSumExp(state);
+    SetScaled(rescale * InverseSum(state), x, s.value_dim, x);
+    RotateValues(call_, packed_->OutputAngles(block.b, block.first + r), x,
+                 /*back=*/true);
+    kernels::StoreRow(result_.out, row, x, s.value_dim);
+    if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);
   }
 }
 
-// Queries [first, first + count) of (b, h).
-inline void ForwardQueries(const Packed& packed, int64_t b, int64_t h,
-                           int64_t first, int64_t count, Tensor& out,
-                           float* lse) {
-  static thread_local ForwardScratch scratch;
-  ForwardTask run(packed, scratch);
-  if (packed.call.terms.k_table && !packed.fold_key_row) {
-    scratch.key_table.Build(packed, b, h);
-    const bool pairs = DisentangledRows::Fits(packed);
-    if (pairs) scratch.disentangled.BeginHead(packed, b, h, scratch.key_table);
-    run.SetTables(&scratch.key_table, pairs ? &scratch.disentangled : nullptr);
-  }
-  for (int64_t q = 0; q < count; q += kTaskQueries) {
-    CheckInterrupt();
-    run.Run(b, h, first + q, std::min(kTaskQueries, count - q), out, lse);
+// The weights of a finished block on a tile of keys: scores once more.
+inline void ForwardWorker::StoreWeights(const Block& block, int64_t index,
+                                        int64_t tile) {
+  const CallSizes& s = call_.sizes;
+  const TileRows look = scorer_.Look(block, {tile, tile + tile_});
+  if (look.any.empty()) return;
+  float* scores = scores_.data();
+  float max[kRows];
+  scorer_.Scores<kLds>(block, look, tile, AlignDown(look.any.begin, kColsI),
+                       look.any.end, scores, max);
+  const std::vector<int64_t>& queries = call_.Queries(block.b).source;
+  const int64_t* order = call_.Keys(block.b).Order();
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Interval seen = look.seen[r];
+    if (seen.empty()) continue;
+    float* row = scores + r * kLds - tile;  // indexed by key
+    const RowState& last = states_[static_cast<size_t>(index * kRowsI + r)];
+    // On a reference of its own, then on that of the whole row.
+    RowState state;
+    OnlineSoftmaxRow(row + seen.begin, seen.size(), max[r], state);
+    scorer_.SetHidden(block, look, r, 0.0F, row);
+    if (dropout_.present()) {
+      dropout_.Drop(block.b, block.h, block.first + r, seen, row);
+    }
+    const float factor = state.ref == kMinusInf
+                             ? 0.0F
+                             : PowerOfTwo(state.ref - last.ref) *
+                                   InverseSum(last) * dropout_.gain();
+    const int64_t to = (block.b * s.q_heads + block.h) * s.q_len +
+                       queries[static_cast<size_t>(block.first + r)];
+    StoreWeightRow(row, seen, factor, order, result_.weights + to * s.k_len);
   }
 }
 
@@ -244,38 +291,45 @@ inline void ForwardQueries(const Packed& packed, int64_t b, int64_t h,
 // them while they are in its own cache, and forgets them. The last unit of each
 // thread is packed beforehand and shared by all threads, in parts, so that all
 // end at the same time.
-void ForwardF32(const Call& call, Tensor& out, float* lse) {
+void ForwardF32(const Call& call, const CallResult& result) {
   const CallSizes& s = call.sizes;
   if (s.batch * s.q_heads * s.q_len == 0) return;
   const int threads = call.plan.threads;
   const PackedTables tables(call);
-  tables.PackTables(0, s.q_heads);
   const int64_t units = tables.Units();
   const int64_t owned =
       threads == 1 ? units : std::max<int64_t>(units - threads, 0);
-  Packed shared(tables);
-  shared.Pack(owned, units - owned, /*with_values=*/true);
+  // All memory is allocated before anything is computed.
+  tables.ReserveTables(s.q_heads);
+  Packed shared(tables, units - owned, threads,
+                Packed::Contents::kKeysAndValues);
+  std::vector<std::unique_ptr<ForwardWorker>> workers;
+  for (int n = 0; n < threads; ++n) {
+    workers.push_back(std::make_unique<ForwardWorker>(
+        tables, /*own_units=*/std::min<int64_t>(owned, 1), result));
+  }
+  result.ClearWeights(s);
+  tables.PackTables(0, s.q_heads);
+  shared.Pack(owned, units - owned);
   // A key table is made once per head.
-  const bool whole_heads = call.terms.k_table && !tables.fold_key_row;
-  const int64_t queries = whole_heads ? s.q_len : kTaskQueries;
+  const int64_t queries = tables.HasKeyTable() ? s.q_len : kTaskQueries;
   const int64_t parts = (s.q_len + queries - 1) / queries;
-  const int64_t shared_heads = (units - owned) * tables.group;
-  ParallelFor(owned + shared_heads * parts, threads, [&](int64_t task) {
+  const int64_t tasks = owned + (units - owned) * tables.group * parts;
+  ParallelFor(tasks, threads, [&](int64_t task, int number) noexcept {
+    ForwardWorker& worker = *workers[static_cast<size_t>(number)];
     if (task < owned) {
-      Packed own(tables);
-      own.Pack(task, 1, /*with_values=*/true);
+      worker.own.Pack(task, 1);
       for (int64_t n = 0; n < tables.group; ++n) {
-        ForwardQueries(own, task / s.kv_heads,
-                       task % s.kv_heads * tables.group + n, 0, s.q_len, out,
-                       lse);
+        worker.Run(worker.own, task / s.kv_heads,
+                   task % s.kv_heads * tables.group + n, 0, s.q_len);
       }
       return;
     }
     // Last queries first: under a causal mask they are the longest.
     const int64_t part = parts - 1 - (task - owned) % parts;
     const int64_t head = owned * tables.group + (task - owned) / parts;
-    ForwardQueries(shared, head / s.q_heads, head % s.q_heads, part * queries,
-                   std::min(queries, s.q_len - part * queries), out, lse);
+    worker.Run(shared, head / s.q_heads, head % s.q_heads, part * queries,
+               std::min(queries, s.q_len - part * queries));
   });
 }
 

@@ -10,8 +10,8 @@ namespace locus {
 HWY_EXPORT(ForwardF32);
 
 namespace kernels {
-void Forward(const Call& call, Tensor& out, float* lse) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(call, out, lse);
+void Forward(const Call& call, const CallResult& result) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)(call, result);
 }
 }  // namespace kernels
 }  // namespace locus

@@ -6,9 +6,8 @@
 
 namespace locus::kernels {
 
-// Takes every call. out [B, Hq, Lq, Dv] is contiguous, of the type of q; lse
-// [B, Hq, Lq] or nullptr.
-void Forward(const Call& call, Tensor& out, float* lse);
+// Takes every call.
+void Forward(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels
 

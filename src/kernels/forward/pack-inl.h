@@ -7,12 +7,14 @@
 #define LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
 #endif
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/threads.h"
 #include "kernels/terms/bias-inl.h"
+#include "kernels/terms/operand_bias-inl.h"
 #include "kernels/terms/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,11 +29,18 @@ constexpr int64_t kRowsAhead = 8;
 struct PackedTables : OperandTerms {
   explicit PackedTables(const Call& c);
 
+  // Makes room for the tables of `heads` query heads at a time.
+  void ReserveTables(int64_t heads) const {
+    if (q_table) q_table->Reserve(heads, threads);
+    if (v_table) v_table->Reserve(heads, threads);
+  }
   // Lays out the tables of query heads [first, first + count).
   void PackTables(int64_t first, int64_t count) const {
-    if (q_table) q_table->Pack(first, count, threads);
-    if (v_table) v_table->Pack(first, count, threads);
+    if (q_table) q_table->Pack(first, count);
+    if (v_table) v_table->Pack(first, count);
   }
+  // Whether there is a key table that is not folded into the queries.
+  bool HasKeyTable() const { return call.terms.k_table && !fold_key_row; }
 
   RowAngles QueryAngles(int64_t b, int64_t i) const {
     if (!call.terms.rotate) return {};
@@ -43,6 +52,32 @@ struct PackedTables : OperandTerms {
     return {call.plan.k_angles[call.plan.tokens.Sequence(b)], j,
             call.terms.rotate->NumPairs()};
   }
+  RowAngles ValueAngles(int64_t b, int64_t j) const {
+    if (!call.terms.rotate_values) return {};
+    return {call.ValueAngles(b), j,
+            call.terms.rotate_values->rotation.NumPairs()};
+  }
+  // What the output of query i is rotated back by, and its gradient rotated.
+  RowAngles OutputAngles(int64_t b, int64_t i) const {
+    if (!call.terms.rotate_values || !call.terms.rotate_values->relative) {
+      return {};
+    }
+    return {call.OutputAngles(b), i,
+            call.terms.rotate_values->rotation.NumPairs()};
+  }
+  // Value j of (b, kv head), [Dv]: where it lies if it is not rotated, else in
+  // `scratch`.
+  const float* ValueRow(int64_t b, int64_t kv, int64_t j,
+                        float* scratch) const {
+    const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
+    if (!call.terms.rotate_values) {
+      const float* row = call.v.Direct(b, kv, source);
+      if (row != nullptr) return row;
+    }
+    call.v.Load(b, kv, source, scratch);
+    RotateValues(call, ValueAngles(b, j), scratch);
+    return scratch;
+  }
   // Key j of (b, kv head) with its extra dimensions for query head h, [depth]:
   // where it lies if nothing is to be done to it, else in `scratch`.
   const float* KeyRow(int64_t b, int64_t h, int64_t j, float* scratch) const {
@@ -51,7 +86,8 @@ struct PackedTables : OperandTerms {
     if (call.RotationOfKeys() == nullptr && extra == 0) {
       const float* row = call.k.Direct(b, call.KvHead(h), source);
       if (row != nullptr) {
-        FetchRow(row + kRowsAhead * call.k.row_stride(), call.sizes.head_dim);
+        PrefetchRow(row + kRowsAhead * call.k.row_stride(),
+                    call.sizes.head_dim);
         return row;
       }
     }
@@ -59,10 +95,19 @@ struct PackedTables : OperandTerms {
     FinishKey(h, tokens.Position(j), KeyAngles(b, j), scratch);
     return scratch;
   }
-  // Query i likewise, times scale * log2(e): [depth] rotated, and [D] plain
-  // unless that is nullptr.
+  // Query i likewise, times scale * log2(e): [depth] rotated, and [table_dim]
+  // plain unless that is nullptr.
   void LoadQuery(int64_t b, int64_t h, int64_t i, float* dot,
                  float* plain) const {
+    LoadScaled(b, h, i, ScaleOf(h, call.Queries(b).Position(i)), dot, plain);
+  }
+  // The same, not scaled.
+  void LoadUnscaled(int64_t b, int64_t h, int64_t i, float* dot,
+                    float* plain) const {
+    LoadScaled(b, h, i, 1.0F, dot, plain);
+  }
+  HWY_INLINE void LoadScaled(int64_t b, int64_t h, int64_t i, float scale,
+                             float* dot, float* plain) const {
     const Tokens& tokens = call.Queries(b);
     const int64_t source = tokens.source[static_cast<size_t>(i)];
     const float* row = call.q.Direct(b, h, source);
@@ -70,7 +115,11 @@ struct PackedTables : OperandTerms {
       call.q.Load(b, h, source, dot);
       row = dot;
     }
-    FinishQuery(h, tokens.Position(i), QueryAngles(b, i), row, dot, plain);
+    if (plain != nullptr && table_queries) {
+      table_queries->Load(b, h, source, plain);
+    }
+    FinishQuery(h, tokens.Position(i), scale, QueryAngles(b, i), row, dot,
+                plain);
   }
   int64_t Units() const { return call.sizes.batch * call.sizes.kv_heads; }
 
@@ -82,6 +131,7 @@ struct PackedTables : OperandTerms {
   std::shared_ptr<PackedTable> q_table;
   bool q_table_band = false;  // too wide to multiply whole: by tile
   std::shared_ptr<const BiasTerm> bias;
+  std::shared_ptr<const OperandBias> operand_bias;
   std::shared_ptr<PackedRows> v_table;
   OffsetMap k_map;  // of the key table, unless it is folded
 };
@@ -89,14 +139,22 @@ struct PackedTables : OperandTerms {
 // The tables, and keys and values of a range of units: a unit is one key head
 // of one sequence, number b * kv_heads + kv.
 struct Packed : PackedTables {
-  explicit Packed(const PackedTables& tables) : PackedTables(tables) {}
+  enum class Contents { kKeys, kKeysAndValues };
+  // With room for `most` units that are packed by `workers` threads.
+  Packed(const PackedTables& tables, int64_t most, int workers,
+         Contents contents);
 
   // Packs units [first, first + count).
-  void Pack(int64_t first, int64_t count, bool with_values) {
+  void Pack(int64_t first, int64_t count) {
     first_unit = first;
     units = count;
     PackKeys();
     if (with_values) PackValues();
+  }
+  // Memory for the rows of a worker, [FourRows::Floats] of the keys' depth or a
+  // padded value.
+  float* Scratch(int worker) {
+    return scratch.data() + worker * ScratchFloats();
   }
 
   // Where the operands of (b, h) lie among those of the packed units; keys
@@ -127,14 +185,38 @@ struct Packed : PackedTables {
     return finite[static_cast<size_t>(Unit(b, h))] != 0;
   }
 
+  const int workers;
+  const bool with_values;
   int64_t first_unit = 0, units = 0;  // packed now
-  FloatBuffer keys, values;
+  FloatBuffer keys, values, scratch;
   std::vector<uint8_t> finite;  // whether all values of a unit are
 
  private:
+  static constexpr int64_t kKeysPerTask = 512;  // whose values are packed
+  int64_t ValueParts() const {
+    return (call.sizes.k_len + kKeysPerTask - 1) / kKeysPerTask;
+  }
+  int64_t ScratchFloats() const {
+    return AlignUp(std::max({FourRows::Floats(depth), value_cols,
+                             FourRows::Floats(call.sizes.value_dim)}),
+                   16);
+  }
   void PackKeys();
   void PackValues();
+
+  std::vector<uint8_t> part_finite_;
 };
+
+inline Packed::Packed(const PackedTables& tables, int64_t most, int threads_of,
+                      Contents contents)
+    : PackedTables(tables),
+      workers(threads_of),
+      with_values(contents == Contents::kKeysAndValues),
+      keys(most * key_copies * cols * depth),
+      values(with_values ? most * call.sizes.k_len * value_cols : 0),
+      scratch(most > 0 ? workers * ScratchFloats() : 0),
+      finite(static_cast<size_t>(most)),
+      part_finite_(static_cast<size_t>(most * ValueParts())) {}
 
 inline PackedTables::PackedTables(const Call& c)
     : OperandTerms(c, Extra::kAppended), threads(c.plan.threads) {
@@ -152,39 +234,39 @@ inline PackedTables::PackedTables(const Call& c)
     q_table_band =
         q_table->map.width() > 64 && 2 * q_table->map.width() > s.k_len;
   }
-  if (terms.k_table && !fold_key_row) {
+  if (HasKeyTable()) {
     k_map = OffsetMap(terms.k_table->buckets, call.shape);
   }
   if (terms.bias) {
     bias = std::make_shared<BiasTerm>(*terms.bias, s, call.shape,
                                       BiasTerm::Ramp::kRows);
   }
+  operand_bias = std::make_shared<OperandBias>(call);
   if (terms.v_table) {
     v_table = std::make_shared<PackedRows>(*terms.v_table, call.shape);
   }
 }
 
 inline void Packed::PackKeys() {
-  keys.Resize(units * key_copies * cols * depth);
   const int64_t panels = cols / static_cast<int64_t>(kCols);
   // A task packs up to 16 panels of one head.
   constexpr int64_t kPanelsPerTask = 16;
   const int64_t chunks = (panels + kPanelsPerTask - 1) / kPanelsPerTask;
-  ParallelFor(units * key_copies * chunks, threads, [&](int64_t task) {
+  const int64_t tasks = units * key_copies * chunks;
+  ParallelFor(tasks, workers, [&](int64_t task, int worker) noexcept {
     const int64_t chunk = task % chunks;
     const auto [b, h] = KeyOwner(task / chunks);
     float* to = keys.data() + task / chunks * cols * depth;
     const int64_t begin = chunk * kPanelsPerTask * static_cast<int64_t>(kCols);
     const int64_t end =
         std::min(cols, begin + kPanelsPerTask * static_cast<int64_t>(kCols));
-    FourRows scratch(depth);
+    FourRows rows(Scratch(worker), depth);
     const int64_t present = call.Keys(b).size();
     WriteColumns(
         begin, end - begin, depth,
         [&, b = b, h = h](int64_t n) {
           const int64_t j = begin + n;
-          return j < present ? KeyRow(b, h, j, scratch.Next())
-                             : scratch.Nothing();
+          return j < present ? KeyRow(b, h, j, rows.Next()) : rows.Nothing();
         },
         to);
   });
@@ -194,30 +276,29 @@ inline void Packed::PackKeys() {
 // panel is read in one stretch.
 inline void Packed::PackValues() {
   const CallSizes& s = call.sizes;
-  values.Resize(units * s.k_len * value_cols);
-  constexpr int64_t kKeysPerTask = 512;
-  const int64_t parts = (s.k_len + kKeysPerTask - 1) / kKeysPerTask;
-  std::vector<uint8_t> part_finite(static_cast<size_t>(units * parts));
-  ParallelFor(units * parts, threads, [&](int64_t task) {
+  const int64_t parts = ValueParts();
+  ParallelFor(units * parts, workers, [&](int64_t task, int worker) noexcept {
     const int64_t unit = task / parts;
     const int64_t b = (first_unit + unit) / s.kv_heads;
     const int64_t kv = (first_unit + unit) % s.kv_heads;
     const int64_t begin = task % parts * kKeysPerTask;
     const int64_t end = std::min(begin + kKeysPerTask, call.Keys(b).size());
     float* to = values.data() + unit * s.k_len * value_cols;
-    // Only for rows that must be converted or padded.
-    std::vector<float> padded;
+    // Only for rows that must be rotated, converted or padded.
+    float* padded = Scratch(worker);
+    std::fill_n(padded, value_cols, 0.0F);
     VF sum0 = hn::Zero(kDF), sum1 = sum0;  // x * 0 is 0, or NaN
     for (int64_t j = begin; j < end; ++j) {
       const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
-      const float* row =
-          value_cols == s.value_dim ? call.v.Direct(b, kv, source) : nullptr;
+      const float* row = value_cols == s.value_dim && !call.terms.rotate_values
+                             ? call.v.Direct(b, kv, source)
+                             : nullptr;
       if (row == nullptr) {
-        padded.resize(static_cast<size_t>(value_cols), 0.0F);
-        call.v.Load(b, kv, source, padded.data());
-        row = padded.data();
+        call.v.Load(b, kv, source, padded);
+        RotateValues(call, ValueAngles(b, j), padded);
+        row = padded;
       } else {
-        FetchRow(row + kRowsAhead * call.v.row_stride(), value_cols);
+        PrefetchRow(row + kRowsAhead * call.v.row_stride(), value_cols);
       }
       float* panel = to + j * kColsI;
       for (int64_t c = 0; c < value_cols; c += kColsI) {
@@ -230,13 +311,13 @@ inline void Packed::PackValues() {
         panel += s.k_len * kColsI;
       }
     }
-    part_finite[static_cast<size_t>(task)] =
+    part_finite_[static_cast<size_t>(task)] =
         hn::GetLane(hn::SumOfLanes(kDF, hn::Add(sum0, sum1))) == 0.0F;
   });
-  finite.assign(static_cast<size_t>(units), 1);
+  std::fill_n(finite.begin(), units, uint8_t{1});
   for (int64_t task = 0; task < units * parts; ++task) {
     finite[static_cast<size_t>(task / parts)] &=
-        part_finite[static_cast<size_t>(task)];
+        part_finite_[static_cast<size_t>(task)];
   }
 }
 

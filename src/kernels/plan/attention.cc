@@ -8,16 +8,20 @@
 namespace locus {
 
 using kernels::Plan;
+using kernels::Rows;
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms, const AttentionOptions& options) {
-  return kernels::Run(Plan(q, k, v, terms, options), q, k, v);
+  // First the plan, which checks that they have four axes.
+  const Plan plan(q, k, v, terms, options);
+  return kernels::Run(plan, Rows(q), Rows(k), Rows(v));
 }
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Encoding& encoding,
                           const AttentionOptions& options) {
-  return kernels::Run(Plan(q, k, v, encoding, options), q, k, v);
+  const Plan plan(q, k, v, encoding, options);
+  return kernels::Run(plan, Rows(q), Rows(k), Rows(v));
 }
 
 void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -36,22 +40,25 @@ AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const Tensor& k, const Tensor& v,
                                  const AttentionResult& forward,
                                  const Terms& terms,
-                                 const AttentionOptions& options) {
+                                 const AttentionOptions& options,
+                                 const BackwardOptions& backward) {
   const Plan plan(q, k, v, terms, options, {.pass = Pass::kBackward});
-  return kernels::RunBackward(plan, d_out, q, k, v, forward);
+  return kernels::RunBackward(plan, d_out, q, k, v, forward, backward);
 }
 
 EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const Tensor& k, const Tensor& v,
                                 const AttentionResult& forward,
                                 const Encoding& encoding,
-                                const AttentionOptions& options) {
+                                const AttentionOptions& options,
+                                const BackwardOptions& backward) {
   const Plan plan(q, k, v, encoding, options, {.pass = Pass::kBackward});
   const AttentionGrads grads =
-      kernels::RunBackward(plan, d_out, q, k, v, forward);
+      kernels::RunBackward(plan, d_out, q, k, v, forward, backward);
   return {.d_q = grads.d_q,
           .d_k = grads.d_k,
           .d_v = grads.d_v,
+          .operands = grads.operands,
           .params = encoding.PullBack(plan.shape, grads.terms)};
 }
 

@@ -16,9 +16,8 @@ struct Driver {
   // What the plan is to prepare for it.
   bool wants_tokens;
   bool wants_angles;
-  // out [B, Hq, Lq, Dv] is contiguous, lse [B, Hq, Lq] or nullptr. nullptr: the
-  // backward pass, which has a call of its own.
-  void (*run)(const Call& call, Tensor& out, float* lse);
+  // nullptr: the backward pass, which has a call of its own.
+  void (*run)(const Call& call, const CallResult& result);
 };
 
 // Fastest first; the last takes what the others leave.

@@ -16,7 +16,7 @@ struct AttentionPlan::Kept {
   explicit Kept(const AttentionOptions& given) : options(given) {
     std::span<const int64_t>* spans[] = {
         &options.q_positions, &options.k_positions, &options.key_lengths,
-        &options.q_segments, &options.k_segments};
+        &options.q_segments,  &options.k_segments,  &options.prefix_lengths};
     lists.reserve(std::size(spans));
     for (std::span<const int64_t>* span : spans) {
       *span = lists.emplace_back(span->begin(), span->end());
@@ -61,7 +61,8 @@ AttentionPlan::~AttentionPlan() = default;
 AttentionResult AttentionPlan::Run(const Tensor& q, const Tensor& k,
                                    const Tensor& v) const {
   kept_->forward->CheckSame(q, k, v);
-  return kernels::Run(*kept_->forward, q, k, v);
+  return kernels::Run(*kept_->forward, kernels::Rows(q), kernels::Rows(k),
+                      kernels::Rows(v));
 }
 
 void AttentionPlan::RunInto(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -72,12 +73,13 @@ void AttentionPlan::RunInto(const Tensor& q, const Tensor& k, const Tensor& v,
 
 AttentionGrads AttentionPlan::RunBackward(
     const Tensor& d_out, const Tensor& q, const Tensor& k, const Tensor& v,
-    const AttentionResult& forward) const {
+    const AttentionResult& forward, const BackwardOptions& backward) const {
   if (!kept_->backward) {
     Fail("the plan was made without return_lse, which the backward pass needs");
   }
   kept_->backward->CheckSame(q, k, v);
-  return kernels::RunBackward(*kept_->backward, d_out, q, k, v, forward);
+  return kernels::RunBackward(*kept_->backward, d_out, q, k, v, forward,
+                              backward);
 }
 
 CallReport AttentionPlan::Report() const { return kept_->forward->Report(); }

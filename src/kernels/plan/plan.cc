@@ -17,7 +17,8 @@ CallSizes CheckOperands(const Tensor& q, const Tensor& k, const Tensor& v,
                         const PlanRequest& request) {
   const CallSizes sizes = CheckCall(q, k, v, options);
   const bool alike = q.dtype() == k.dtype() && q.dtype() == v.dtype();
-  if (q.dtype() == DType::kF64 || (!alike && !request.cached_keys)) {
+  if (q.dtype() == DType::kF64 || q.dtype() == DType::kI8 ||
+      (!alike && !request.cached_keys)) {
     Fail("q, k and v must be all f32, all bf16 or all f16, got {}, {} and {}",
          q.Describe(), k.Describe(), v.Describe());
   }
@@ -63,6 +64,7 @@ Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
       threads(request.threads > 0 ? request.threads
                                   : ThreadsFor(sizes, options.threads)) {
   if (given != nullptr) CheckScale(terms, options);
+  CheckTableQueries(terms, options);
   Validate(terms, shape);
   if (terms.v_table && terms.v_table->rows.size(2) != sizes.value_dim) {
     Fail("the value table {} does not match v {}",
@@ -72,7 +74,10 @@ Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
   if (driver->wants_tokens) {
     tokens = SortedTokens(sizes, mask, options, terms);
   }
-  if (driver->wants_angles && terms.rotate) MakeAngles();
+  if (options.mask.defined() || tokens.scattered_prefix()) {
+    pairs = PairBits(sizes, mask, options.mask, tokens, threads);
+  }
+  if (driver->wants_angles) MakeAngles();
 }
 
 Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -103,12 +108,29 @@ void Plan::Choose() {
 }
 
 void Plan::MakeAngles() {
-  const Rotation& r = *terms.rotate;
-  const int64_t origin = DecayOrigin(r, shape);
+  const bool keys = terms.rotate && !request.keys_rotated;
+  if (terms.rotate) {
+    const Rotation& r = *terms.rotate;
+    const int64_t origin = DecayOrigin(r, shape);
+    for (int64_t b = 0; b < tokens.Sequences(); ++b) {
+      q_angles.emplace_back(r, tokens.Queries(b).position, 1.0, origin,
+                            threads);
+      if (!keys) continue;
+      k_angles.emplace_back(r, tokens.Keys(b).position, -1.0, origin, threads);
+    }
+  }
+  if (!terms.rotate_values) return;
+  const Rotation& r = terms.rotate_values->rotation;
+  const bool shared = terms.rotate && terms.rotate->log_decay.empty() &&
+                      SameAngles(*terms.rotate, r);
   for (int64_t b = 0; b < tokens.Sequences(); ++b) {
-    q_angles.emplace_back(r, tokens.Queries(b).position, 1.0, origin, threads);
-    if (request.keys_rotated) continue;
-    k_angles.emplace_back(r, tokens.Keys(b).position, -1.0, origin, threads);
+    if (!shared || !keys) {
+      value_angles.emplace_back(r, tokens.Keys(b).position, 1.0, 0, threads);
+    }
+    if (!shared && terms.rotate_values->relative) {
+      output_angles.emplace_back(r, tokens.Queries(b).position, 1.0, 0,
+                                 threads);
+    }
   }
 }
 

@@ -21,8 +21,11 @@ std::string DescribeMask(const AttentionOptions& o) {
     parts.push_back(fmt::format("window {} back {} ahead", o.window->left,
                                 o.window->right));
   }
+  if (o.chunk) parts.push_back(fmt::format("chunks of {}", *o.chunk));
   if (!o.q_segments.empty()) parts.emplace_back("segments");
   if (!o.key_lengths.empty()) parts.emplace_back("key lengths");
+  if (!o.prefix_lengths.empty()) parts.emplace_back("prefix");
+  if (o.mask.defined()) parts.emplace_back("mask");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

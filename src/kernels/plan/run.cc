@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "core/threads.h"
 #include "kernels/backward/backward.h"
 #include "kernels/plan/drivers.h"
 #include "kernels/plan/verbose.h"
@@ -25,16 +26,8 @@ std::string DescribeLayout(const Tensor& t) {
 
 // Whether a tensor is contiguous, of this type and these sizes.
 bool Fits(const Tensor& t, DType dtype, std::span<const int64_t> sizes) {
-  if (!t.defined() || t.dtype() != dtype || t.shape().size() != sizes.size()) {
-    return false;
-  }
-  int64_t stride = 1;
-  for (size_t axis = sizes.size(); axis-- > 0;) {
-    if (t.shape()[axis] != sizes[axis]) return false;
-    if (sizes[axis] > 1 && t.strides()[axis] != stride) return false;
-    stride *= sizes[axis];
-  }
-  return true;
+  return t.defined() && t.dtype() == dtype &&
+         std::ranges::equal(t.shape(), sizes) && t.IsContiguous();
 }
 
 // Whether [begin, end) overlaps the bytes from the first element to the last.
@@ -62,6 +55,12 @@ void CheckResult(const AttentionResult& result, const Plan& plan,
   if (plan.options.return_lse && !Fits(result.lse, DType::kF32, rows)) {
     Fail("result.lse must be contiguous f32 [{}], got {}",
          fmt::join(rows, ", "), DescribeLayout(result.lse));
+  }
+  const int64_t pairs[] = {s.batch, s.q_heads, s.q_len, s.k_len};
+  if (plan.options.return_weights &&
+      !Fits(result.weights, DType::kF32, pairs)) {
+    Fail("result.weights must be contiguous f32 [{}], got {}",
+         fmt::join(pairs, ", "), DescribeLayout(result.weights));
   }
   const auto* begin = static_cast<const char*>(result.out.Raw());
   const char* end = begin + s.batch * s.q_heads * s.q_len * s.value_dim *
@@ -120,19 +119,42 @@ AttentionResult NewResult(const Plan& plan) {
 }
 
 // Into a result that fits.
-void RunDriver(const Plan& plan, const Tensor& q, const Tensor& k,
-               const Tensor& v, AttentionResult& result) {
+void RunDriver(const Plan& plan, const Rows& q, const Rows& k, const Rows& v,
+               AttentionResult& result) {
   const VerboseCall verbose(plan);
-  float* lse =
-      plan.options.return_lse ? result.lse.MutableData<float>() : nullptr;
-  plan.driver->run(Call(plan, q, k, v), result.out, lse);
+  CallResult to{.out = result.out};
+  if (plan.options.return_lse) to.lse = result.lse.MutableData<float>();
+  if (plan.options.return_weights) {
+    to.weights = result.weights.MutableData<float>();
+  }
+  plan.driver->run(Call(plan, q, k, v), to);
+}
+
+// Zeros, f32. By all threads: most of the time goes into pages that are touched
+// for the first time.
+Tensor ZeroPairs(const std::vector<int64_t>& shape, int threads) {
+  constexpr int64_t kFloats = int64_t{1} << 18;  // per task, 1 MiB
+  Tensor pairs = Tensor::Empty(DType::kF32, shape);
+  float* data = pairs.MutableData<float>();
+  const int64_t count = pairs.NumElements();
+  const auto clear = [&](int64_t task, int /*worker*/) noexcept {
+    const int64_t begin = task * kFloats;
+    std::fill_n(data + begin, std::min(kFloats, count - begin), 0.0F);
+  };
+  ParallelFor((count + kFloats - 1) / kFloats, threads, clear);
+  return pairs;
 }
 
 }  // namespace
 
-AttentionResult Run(const Plan& plan, const Tensor& q, const Tensor& k,
-                    const Tensor& v) {
+AttentionResult Run(const Plan& plan, const Rows& q, const Rows& k,
+                    const Rows& v) {
   AttentionResult result = NewResult(plan);
+  if (plan.options.return_weights) {
+    const CallSizes& s = plan.sizes;
+    result.weights =
+        Tensor::Empty(DType::kF32, {s.batch, s.q_heads, s.q_len, s.k_len});
+  }
   RunDriver(plan, q, k, v, result);
   return result;
 }
@@ -140,13 +162,15 @@ AttentionResult Run(const Plan& plan, const Tensor& q, const Tensor& k,
 void RunInto(const Plan& plan, const Tensor& q, const Tensor& k,
              const Tensor& v, AttentionResult& result) {
   CheckResult(result, plan, q, k, v);
-  RunDriver(plan, q, k, v, result);
+  RunDriver(plan, Rows(q), Rows(k), Rows(v), result);
 }
 
 AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
                            const Tensor& q, const Tensor& k, const Tensor& v,
-                           const AttentionResult& forward) {
+                           const AttentionResult& forward,
+                           const BackwardOptions& backward) {
   const CallSizes& s = plan.sizes;
+  CheckBackward(s, plan.options, backward);
   const std::vector<int64_t> out_shape = {s.batch, s.q_heads, s.q_len,
                                           s.value_dim};
   if (d_out.shape() != out_shape || forward.out.shape() != out_shape) {
@@ -168,22 +192,41 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
     return all ? Tensor::Empty(t.dtype(), t.shape())
                : Tensor::Zeros(t.dtype(), t.shape());
   };
-  const Terms& terms = plan.terms;
   AttentionGrads grads{.d_q = like(q),
                        .d_k = like(k),
                        .d_v = like(v),
-                       .terms = ZeroGrads(terms)};
-  const Call call(plan, q, k, v);
+                       .operands = ZeroOperandGrads(plan.options, {}),
+                       .terms = ZeroGrads(plan.terms)};
+  // What is stored rather than summed needs no float64.
+  if (grads.operands.table_queries.defined()) {
+    grads.operands.table_queries =
+        Tensor::Zeros(DType::kF32, plan.options.table_queries.shape());
+  }
+  if (backward.pair_bias) {
+    grads.operands.pair_bias =
+        ZeroPairs(plan.options.pair_bias.shape(), plan.threads);
+  }
+  const Tensor d_lse =
+      backward.d_lse.defined() ? backward.d_lse.To(DType::kF32) : Tensor();
+  const Call call(plan, Rows(q), Rows(k), Rows(v));
   Backward({.call = call,
             .d_out = Rows(d_out),
             .out = Rows(forward.out),
             .lse = lse.Data<float>(),
+            .d_lse = d_lse.defined() ? d_lse.Data<float>() : nullptr,
             .d_q = &grads.d_q,
             .d_k = &grads.d_k,
             .d_v = &grads.d_v,
-            .want_terms = terms.extra_dot || terms.q_table || terms.k_table ||
-                          terms.v_table || terms.bias,
-            .grads = &grads.terms});
+            .grads = &grads.terms,
+            .operands = &grads.operands});
+  // Sums are in float64; the results are of the types of the operands.
+  const auto demote = [](Tensor& grad, const Tensor& operand) {
+    if (grad.defined()) grad = grad.To(operand.dtype());
+  };
+  demote(grads.operands.key_bias, plan.options.key_bias);
+  demote(grads.operands.pair_bias, plan.options.pair_bias);
+  demote(grads.operands.sinks, plan.options.sinks);
+  demote(grads.operands.table_queries, plan.options.table_queries);
   return grads;
 }
 

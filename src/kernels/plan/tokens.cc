@@ -85,9 +85,10 @@ int64_t SegmentOf(std::span<const int64_t> segments, int64_t length, int64_t b,
   return segments[static_cast<size_t>(b * step + i)];
 }
 
-// What query i of `qs` sees of `ks`.
-Interval FindVisible(const AttentionOptions& options, const Tokens& qs,
-                     const Tokens& ks, size_t i) {
+// What query i of `qs` sees of `ks`, of which the first `prefix` are seen by
+// all.
+Visible FindVisible(const CallMask& mask, int64_t prefix, const Tokens& qs,
+                    const Tokens& ks, size_t i) {
   const int64_t m = qs.places()[i];
   const std::vector<int64_t>& places = ks.places();
   auto begin = places.begin();
@@ -99,18 +100,19 @@ Interval FindVisible(const AttentionOptions& options, const Tokens& qs,
     end = places.begin() + (range.second - ks.segment.begin());
   }
   Interval seen{begin - places.begin(), end - places.begin()};
-  if (options.causal || options.window) {
-    int64_t ahead = BucketMap::kHighest;
-    if (options.window) ahead = std::min(ahead, options.window->right);
-    if (options.causal) ahead = 0;
-    seen.end = std::upper_bound(begin, end, m + ahead) - places.begin();
+  if (prefix > 0 && !ks.in_order) return {.all = seen, .hole = {}};
+  const Interval kept = Within(seen, {0, prefix});
+  const PlaceRange chunk = mask.Chunk(m);
+  const int64_t last = std::min(m + mask.Ahead(), chunk.last);
+  const int64_t first = std::max(m - mask.Behind(), chunk.first);
+  if (last < kHighestPosition) {
+    seen.end = std::upper_bound(begin, end, last) - places.begin();
   }
-  if (options.window) {
-    const int64_t behind = std::min(BucketMap::kHighest, options.window->left);
-    seen.begin = std::lower_bound(begin, end, m - behind) - places.begin();
+  if (first > kLowestPosition) {
+    seen.begin = std::lower_bound(begin, end, first) - places.begin();
   }
   if (seen.begin > seen.end) seen.begin = seen.end;
-  return seen;
+  return WithPrefix(kept, seen);
 }
 
 }  // namespace
@@ -134,6 +136,7 @@ SortedTokens::SortedTokens(const CallSizes& sizes, const CallMask& mask,
     return sizes.batch > 1 && static_cast<int64_t>(span.size()) > length;
   };
   const bool alike = options.key_lengths.empty() &&
+                     (options.prefix_lengths.empty() || sizes.batch == 1) &&
                      !per_sequence(options.q_positions, sizes.q_len) &&
                      !per_sequence(options.k_positions, sizes.k_len) &&
                      !per_sequence(options.q_segments, sizes.q_len) &&
@@ -162,10 +165,13 @@ SortedTokens::SortedTokens(const CallSizes& sizes, const CallMask& mask,
                   segmented));
     FindRuns(qs, terms, count_queries);
     FindRuns(ks, terms, count_keys);
-    std::vector<Interval>& seen = visible_.emplace_back();
+    std::vector<Visible>& seen = visible_.emplace_back();
     seen.reserve(qs.position.size());
+    const int64_t prefix = std::min(mask.Prefix(b), present);
+    scattered_prefix_ |= prefix > 0 && !ks.in_order;
     for (size_t i = 0; i < qs.position.size(); ++i) {
-      seen.push_back(FindVisible(options, qs, ks, i));
+      seen.push_back(FindVisible(mask, prefix, qs, ks, i));
+      holes_ |= !seen.back().hole.empty();
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/plan/visible.h"
 #include "locus/attention.h"
 #include "locus/terms.h"
 #include "terms/call.h"
@@ -49,21 +50,8 @@ struct Tokens {
 // `count` tokens at positions first, first + 1, ...
 Tokens ConsecutiveTokens(int64_t first, int64_t count, const Terms& terms);
 
-// Keys [begin, end) in sorted order.
-struct Interval {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  bool empty() const { return begin >= end; }
-  int64_t size() const { return empty() ? 0 : end - begin; }
-};
-// What two have in common; {0, 0} if nothing.
-constexpr Interval Within(Interval a, Interval b) {
-  const Interval both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  return both.begin < both.end ? both : Interval{};
-}
-
-// The tokens of all sequences, and the keys that every query sees.
+// The tokens of all sequences, and the keys that every query sees. Made by
+// default it has none: every token is at its place.
 class SortedTokens {
  public:
   SortedTokens() = default;
@@ -72,10 +60,23 @@ class SortedTokens {
 
   const Tokens& Queries(int64_t b) const { return queries_[Sequence(b)]; }
   const Tokens& Keys(int64_t b) const { return keys_[Sequence(b)]; }
+  // Where query token i of sequence b lies in the tensor, and where its keys
+  // do: Order().
+  int64_t QuerySource(int64_t b, int64_t i) const {
+    return queries_.empty() ? i : Queries(b).source[static_cast<size_t>(i)];
+  }
+  const int64_t* KeyOrder(int64_t b) const {
+    return keys_.empty() ? nullptr : Keys(b).Order();
+  }
   // What query token i of sequence b sees, all in sorted order.
-  Interval VisibleKeys(int64_t b, int64_t i) const {
+  const Visible& VisibleKeys(int64_t b, int64_t i) const {
     return visible_[Sequence(b)][static_cast<size_t>(i)];
   }
+  // Whether queries have holes.
+  bool holes() const { return holes_; }
+  // Whether intervals do not tell what queries see: a prefix of keys that are
+  // out of order.
+  bool scattered_prefix() const { return scattered_prefix_; }
   // Sequences with tokens of their own; one, if all are alike.
   int64_t Sequences() const { return static_cast<int64_t>(keys_.size()); }
   size_t Sequence(int64_t b) const {
@@ -84,7 +85,9 @@ class SortedTokens {
 
  private:
   std::vector<Tokens> queries_, keys_;
-  std::vector<std::vector<Interval>> visible_;
+  std::vector<std::vector<Visible>> visible_;
+  bool holes_ = false;
+  bool scattered_prefix_ = false;
 };
 
 }  // namespace locus::kernels

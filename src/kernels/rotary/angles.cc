@@ -76,6 +76,17 @@ void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
   Validate(Terms{.rotate = rotation}, shape);
 }
 
+bool SameAngles(const Rotation& a, const Rotation& b) {
+  const auto same_axis = [](const Axis& x, const Axis& y) {
+    return x.divisor == y.divisor && x.modulus == y.modulus &&
+           x.offset == y.offset;
+  };
+  return a.theta == b.theta && a.rotary_dim == b.rotary_dim &&
+         a.gain == b.gain && a.angles == b.angles && a.axis == b.axis &&
+         a.packed_from == b.packed_from && a.origin == b.origin &&
+         std::ranges::equal(a.axes, b.axes, same_axis);
+}
+
 RotationSource::Split RotationSource::SplitOf(int64_t coordinate) const {
   if (coordinate <= -far_ || coordinate >= far_) {
     return {.base = coordinate, .k = 0};
@@ -84,19 +95,28 @@ RotationSource::Split RotationSource::SplitOf(int64_t coordinate) const {
   return {.base = coordinate - k, .k = k};
 }
 
+RotationSource::Frequencies RotationSource::Theta(size_t axis) const {
+  if (!rotation_.Mixed()) return {rotation_.theta.data(), 1};
+  return {rotation_.theta.data() + axis, pairs_of_axis_.size()};
+}
+
 RotationSource::RotationSource(const Rotation& rotation,
                                std::span<const int64_t> positions, int threads)
     : rotation_(rotation) {
   if (rotation.angles == AngleMode::kFloat32) return;  // evaluated one by one
   const int64_t pairs = rotation.NumPairs();
-  pairs_of_axis_.resize(std::max<size_t>(rotation.axes.size(), 1));
-  double fastest = 1.0;
+  const bool mixed = rotation.Mixed();
+  pairs_of_axis_.resize(static_cast<size_t>(rotation.NumAxes()));
   for (int64_t p = 0; p < pairs; ++p) {
-    const size_t at = static_cast<size_t>(p);
-    const size_t axis =
-        rotation.axis.empty() ? 0 : static_cast<size_t>(rotation.axis[at]);
-    pairs_of_axis_[axis].push_back(p);
-    fastest = std::max(fastest, std::abs(rotation.theta[at]));
+    if (mixed) {
+      for (auto& of_axis : pairs_of_axis_) of_axis.push_back(p);
+    } else {
+      pairs_of_axis_[static_cast<size_t>(rotation.AxisOf(p))].push_back(p);
+    }
+  }
+  double fastest = 1.0;
+  for (double theta : rotation.theta) {
+    fastest = std::max(fastest, std::abs(theta));
   }
   // Below an angle of 2^27 the product base * theta is rounded by at most
   // 2^-27, a quarter of the final rounding to float32. Beyond, the choice of
@@ -105,9 +125,10 @@ RotationSource::RotationSource(const Rotation& rotation,
   std::bitset<kNear> used(1);  // k = 0 also stands for "not split"
   for (int64_t position : positions) {
     if (used.all()) break;
-    for (const auto& of_axis : pairs_of_axis_) {
-      if (of_axis.empty()) continue;
-      const int64_t c = rotation.Coordinate(of_axis.front(), position);
+    if (!rotation.Rotates(position)) continue;
+    for (size_t a = 0; a < pairs_of_axis_.size(); ++a) {
+      if (pairs_of_axis_[a].empty()) continue;
+      const int64_t c = rotation.Coordinate(static_cast<int64_t>(a), position);
       used.set(static_cast<size_t>(SplitOf(c).k));
     }
   }
@@ -115,28 +136,48 @@ RotationSource::RotationSource(const Rotation& rotation,
   for (int64_t k = 0; k < kNear; ++k) {
     if (used[static_cast<size_t>(k)]) rows.push_back(k);
   }
-  near_cos_.resize(static_cast<size_t>(kNear * pairs));
-  near_sin_.resize(static_cast<size_t>(kNear * pairs));
-  ParallelFor(static_cast<int64_t>(rows.size()), threads, [&](int64_t r) {
+  const size_t tables = mixed ? pairs_of_axis_.size() : 1;
+  near_cos_.resize(tables * static_cast<size_t>(kNear * pairs));
+  near_sin_.resize(near_cos_.size());
+  const auto evaluate = [&](int64_t r) noexcept {
     const int64_t k = rows[static_cast<size_t>(r)];
-    for (int64_t p = 0; p < pairs; ++p) {
-      const double angle =
-          static_cast<double>(k) * rotation.theta[static_cast<size_t>(p)];
-      near_cos_[static_cast<size_t>(k * pairs + p)] = std::cos(angle);
-      near_sin_[static_cast<size_t>(k * pairs + p)] = std::sin(angle);
+    for (size_t a = 0; a < tables; ++a) {
+      const Frequencies theta = Theta(a);
+      const int64_t row = (static_cast<int64_t>(a) * kNear + k) * pairs;
+      double* cos = near_cos_.data() + row;
+      double* sin = near_sin_.data() + row;
+      for (int64_t p = 0; p < pairs; ++p) {
+        const double angle = static_cast<double>(k) * theta[p];
+        cos[p] = std::cos(angle);
+        sin[p] = std::sin(angle);
+      }
     }
-  });
+  };
+  ParallelFor(static_cast<int64_t>(rows.size()), threads, evaluate);
 }
 
-void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
-                            float* sin) const {
+// Cosines and sines of the bases, of each axis where they are mixed, and a row
+// of those of the neighbours.
+CosSinScratch RotationSource::NewScratch() const {
+  const size_t axes = pairs_of_axis_.size();
+  const size_t pairs = static_cast<size_t>(rotation_.NumPairs());
+  // Angles of float32 have no axes here, and two rows.
+  const size_t rows = 2 * (rotation_.Mixed() ? std::max<size_t>(axes, 1) : 1) +
+                      (axes > 1 ? 2 : 0);
+  return {.angles = std::vector<double>(rows * pairs),
+          .bases = std::vector<int64_t>(axes)};
+}
+
+void RotationSource::Floats(std::span<const int64_t> positions,
+                            CosSinScratch& scratch, float* cos,
+                            float* sin) const noexcept {
   const Rotation& r = rotation_;
-  const int64_t pairs = r.NumPairs();
-  const size_t size = static_cast<size_t>(pairs);
-  std::vector<double> c(size), s(size);
   if (r.angles == AngleMode::kFloat32) {
+    const size_t size = static_cast<size_t>(r.NumPairs());
+    double* c = scratch.angles.data();
+    double* s = c + size;
     for (int64_t position : positions) {
-      r.CosSin(position, c.data(), s.data());
+      r.CosSin(position, c, s);
       for (size_t p = 0; p < size; ++p) {
         *cos++ = static_cast<float>(c[p]);
         *sin++ = static_cast<float>(s[p]);
@@ -144,22 +185,54 @@ void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
     }
     return;
   }
-  const size_t axes = pairs_of_axis_.size();
-  std::vector<int64_t> base(axes);
-  std::vector<double> mixed_cos(axes > 1 ? size : 0), mixed_sin(mixed_cos);
+  // Stretches of tokens that rotate, and of those that do not.
+  while (!positions.empty()) {
+    const bool rotates = r.Rotates(positions[0]);
+    size_t count = 1;
+    while (count < positions.size() && r.Rotates(positions[count]) == rotates) {
+      ++count;
+    }
+    const int64_t floats = static_cast<int64_t>(count) * r.NumPairs();
+    if (!rotates) {
+      std::fill_n(cos, floats, static_cast<float>(r.gain));
+      std::fill_n(sin, floats, 0.0F);
+    } else if (r.Mixed()) {
+      MixedAxes(positions.first(count), scratch, cos, sin);
+    } else {
+      OneAxisPerPair(positions.first(count), scratch, cos, sin);
+    }
+    positions = positions.subspan(count);
+    cos += floats;
+    sin += floats;
+  }
+}
+
+void RotationSource::OneAxisPerPair(std::span<const int64_t> positions,
+                                    CosSinScratch& scratch, float* cos,
+                                    float* sin) const noexcept {
+  const Rotation& r = rotation_;
+  const int64_t pairs = r.NumPairs();
+  const size_t size = static_cast<size_t>(pairs), axes = pairs_of_axis_.size();
+  double* c = scratch.angles.data();
+  double* s = c + size;
+  std::vector<int64_t>& base = scratch.bases;
+  double* mixed_cos = s + size;
+  double* mixed_sin = mixed_cos + size;
   bool fresh = true;
   for (int64_t position : positions) {
-    const double* near_cos = mixed_cos.data();
-    const double* near_sin = mixed_sin.data();
+    const double* near_cos = mixed_cos;
+    const double* near_sin = mixed_sin;
     for (size_t a = 0; a < axes; ++a) {
       const std::vector<int64_t>& of_axis = pairs_of_axis_[a];
       if (of_axis.empty()) continue;
-      const Split split = SplitOf(r.Coordinate(of_axis.front(), position));
+      const Split split =
+          SplitOf(r.Coordinate(static_cast<int64_t>(a), position));
       if (fresh || split.base != base[a]) {
         base[a] = split.base;
         for (int64_t p : of_axis) {
           const size_t at = static_cast<size_t>(p);
-          const double angle = static_cast<double>(split.base) * r.theta[at];
+          const double angle =
+              (static_cast<double>(split.base) + Offset(a)) * r.theta[at];
           c[at] = r.gain * std::cos(angle);
           s[at] = r.gain * std::sin(angle);
         }
@@ -172,13 +245,66 @@ void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
         continue;
       }
       for (int64_t p : of_axis) {
-        mixed_cos[static_cast<size_t>(p)] = row_cos[p];
-        mixed_sin[static_cast<size_t>(p)] = row_sin[p];
+        mixed_cos[p] = row_cos[p];
+        mixed_sin[p] = row_sin[p];
       }
     }
     fresh = false;
     HWY_DYNAMIC_DISPATCH(MultiplyRows)
-    (c.data(), s.data(), near_cos, near_sin, pairs, cos, sin);
+    (c, s, near_cos, near_sin, pairs, cos, sin);
+    cos += pairs;
+    sin += pairs;
+  }
+}
+
+void RotationSource::MixedAxes(std::span<const int64_t> positions,
+                               CosSinScratch& scratch, float* cos,
+                               float* sin) const noexcept {
+  const Rotation& r = rotation_;
+  const int64_t pairs = r.NumPairs();
+  const size_t size = static_cast<size_t>(pairs), axes = pairs_of_axis_.size();
+  // Of each axis: its base, and exp(i (base + offset) theta).
+  std::vector<int64_t>& base = scratch.bases;
+  double* c = scratch.angles.data();
+  double* s = c + axes * size;
+  // The product over the axes before the last, whose near row comes last.
+  double* row_cos = s + axes * size;
+  double* row_sin = row_cos + size;
+  const auto multiply = [&](const double* by_cos, const double* by_sin) {
+    for (size_t p = 0; p < size; ++p) {
+      const double x = row_cos[p], y = row_sin[p];
+      row_cos[p] = x * by_cos[p] - y * by_sin[p];
+      row_sin[p] = x * by_sin[p] + y * by_cos[p];
+    }
+  };
+  bool fresh = true;
+  for (int64_t position : positions) {
+    std::fill_n(row_cos, size, r.gain);
+    std::fill_n(row_sin, size, 0.0);
+    for (size_t a = 0; a < axes; ++a) {
+      const Split split =
+          SplitOf(r.Coordinate(static_cast<int64_t>(a), position));
+      if (fresh || split.base != base[a]) {
+        base[a] = split.base;
+        const Frequencies theta = Theta(a);
+        for (size_t p = 0; p < size; ++p) {
+          const double angle = (static_cast<double>(split.base) + Offset(a)) *
+                               theta[static_cast<int64_t>(p)];
+          c[a * size + p] = std::cos(angle);
+          s[a * size + p] = std::sin(angle);
+        }
+      }
+      multiply(c + a * size, s + a * size);
+      const int64_t near = (static_cast<int64_t>(a) * kNear + split.k) * pairs;
+      if (a + 1 < axes) {
+        multiply(near_cos_.data() + near, near_sin_.data() + near);
+        continue;
+      }
+      HWY_DYNAMIC_DISPATCH(MultiplyRows)
+      (row_cos, row_sin, near_cos_.data() + near, near_sin_.data() + near,
+       pairs, cos, sin);
+    }
+    fresh = false;
     cos += pairs;
     sin += pairs;
   }
@@ -191,11 +317,14 @@ void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
   constexpr size_t kStep = 256;
   const int64_t blocks =
       static_cast<int64_t>((positions.size() + kStep - 1) / kStep);
-  ParallelFor(blocks, threads, [&](int64_t block) {
+  std::vector<CosSinScratch> workers(
+      static_cast<size_t>(std::min<int64_t>(threads, blocks)), NewScratch());
+  ParallelFor(blocks, threads, [&](int64_t block, int worker) noexcept {
     const size_t begin = static_cast<size_t>(block) * kStep;
     const size_t count = std::min(kStep, positions.size() - begin);
     const int64_t at = static_cast<int64_t>(begin) * rotation_.NumPairs();
-    Floats(positions.subspan(begin, count), cos + at, sin + at);
+    Floats(positions.subspan(begin, count),
+           workers[static_cast<size_t>(worker)], cos + at, sin + at);
   });
 }
 
@@ -225,7 +354,7 @@ RotationTable::RotationTable(const Rotation& r,
   RotationSource(r, positions, threads)
       .Floats(positions, cos.data(), sin.data(), threads);
   if (r.log_decay.empty()) return;
-  ParallelFor(static_cast<int64_t>(positions.size()), threads, [&](int64_t i) {
+  const auto decay = [&](int64_t i) noexcept {
     const size_t row = static_cast<size_t>(i);
     const double steps = static_cast<double>(positions[row] - origin);
     for (size_t p = 0; p < pairs; ++p) {
@@ -234,7 +363,8 @@ RotationTable::RotationTable(const Rotation& r,
       cos[row * pairs + p] *= gain;
       sin[row * pairs + p] *= gain;
     }
-  });
+  };
+  ParallelFor(static_cast<int64_t>(positions.size()), threads, decay);
 }
 
 void RotationTable::RotateRow(const Rotation& rotation, int64_t i,

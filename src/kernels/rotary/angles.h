@@ -1,11 +1,12 @@
 // Cosines and sines of positions under a rotation, in float32.
 //
 // With c a coordinate, split into c = base + k, 0 <= k < 64:
-//   exp(i c theta) = exp(i base theta) exp(i k theta).
+//   exp(i (c + offset) theta) = exp(i (base + offset) theta) exp(i k theta).
 // The first factor serves 64 neighbours and the second, one of 64 rows, every
 // position of a call. Their product is taken in float64: its roundings, a few
 // 2^-53, vanish in float32. The split depends on the coordinate alone, so a
-// position has the same bits whatever its neighbours, threads or call.
+// position has the same bits whatever its neighbours, threads or call. Where a
+// pair turns by several axes, the exponentials of all are multiplied.
 #ifndef LOCUS_SRC_KERNELS_ROTARY_ANGLES_H_
 #define LOCUS_SRC_KERNELS_ROTARY_ANGLES_H_
 
@@ -22,6 +23,9 @@ namespace locus::kernels {
 void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
                         std::span<const int64_t> positions);
 
+// Whether two rotations have the same cosines and sines, decays aside.
+bool SameAngles(const Rotation& a, const Rotation& b);
+
 // Rows of cosines and sines, [tokens, pairs] each; none: nullptr.
 struct CosSinView {
   CosSinView operator+(int64_t n) const { return {cos + n, sin + n}; }
@@ -29,21 +33,29 @@ struct CosSinView {
   const float* sin = nullptr;
 };
 
+// What a thread needs to compute them, allocated beforehand.
+struct CosSinScratch {
+  std::vector<double> angles;
+  std::vector<int64_t> bases;
+};
+
 // Where cosines and sines come from, by the id of a token: a position, or a row
 // of a table. Called from many threads at once.
 class CosSinSource {
  public:
   virtual ~CosSinSource() = default;
+  // The scratch of a call to Floats.
+  virtual CosSinScratch NewScratch() const { return {}; }
   // [ids, pairs] each.
-  virtual void Floats(std::span<const int64_t> ids, float* cos,
-                      float* sin) const = 0;
+  virtual void Floats(std::span<const int64_t> ids, CosSinScratch& scratch,
+                      float* cos, float* sin) const noexcept = 0;
   // The same rows where they lie one after another in memory, else false.
   virtual bool Direct(std::span<const int64_t> /*ids*/,
                       CosSinView* /*rows*/) const {
     return false;
   }
   // [pairs] each.
-  virtual void Doubles(int64_t id, double* cos, double* sin) const = 0;
+  virtual void Doubles(int64_t id, double* cos, double* sin) const noexcept = 0;
 };
 
 // The angles of a rotation; ids are positions.
@@ -54,13 +66,15 @@ class RotationSource final : public CosSinSource {
   RotationSource(const Rotation& rotation, std::span<const int64_t> positions,
                  int threads);
 
+  CosSinScratch NewScratch() const override;
   // Gain included; decays are left out.
-  void Floats(std::span<const int64_t> positions, float* cos,
-              float* sin) const override;
+  void Floats(std::span<const int64_t> positions, CosSinScratch& scratch,
+              float* cos, float* sin) const noexcept override;
   // The same on many threads.
   void Floats(std::span<const int64_t> positions, float* cos, float* sin,
               int threads) const;
-  void Doubles(int64_t position, double* cos, double* sin) const override {
+  void Doubles(int64_t position, double* cos,
+               double* sin) const noexcept override {
     rotation_.CosSin(position, cos, sin);
   }
 
@@ -70,11 +84,30 @@ class RotationSource final : public CosSinSource {
     int64_t k = 0;
   };
   Split SplitOf(int64_t coordinate) const;
+  // The frequencies of one axis, of pair p at [p].
+  struct Frequencies {
+    double operator[](int64_t p) const {
+      return first[static_cast<size_t>(p) * step];
+    }
+    const double* first;
+    size_t step;
+  };
+  Frequencies Theta(size_t axis) const;
+  double Offset(size_t axis) const {
+    return rotation_.axes.empty() ? 0.0 : rotation_.axes[axis].offset;
+  }
+  void OneAxisPerPair(std::span<const int64_t> positions,
+                      CosSinScratch& scratch, float* cos,
+                      float* sin) const noexcept;
+  void MixedAxes(std::span<const int64_t> positions, CosSinScratch& scratch,
+                 float* cos, float* sin) const noexcept;
 
   const Rotation& rotation_;
   int64_t far_ = 0;  // coordinates from here on are not split
-  std::vector<std::vector<int64_t>> pairs_of_axis_;
-  std::vector<double> near_cos_, near_sin_;  // exp(i k theta): [64, pairs]
+  std::vector<std::vector<int64_t>> pairs_of_axis_;  // mixed: all of each
+  // exp(i k theta): [64, pairs], one after another for each axis where they are
+  // mixed.
+  std::vector<double> near_cos_, near_sin_;
 };
 
 // Cosines and sines of the tokens of a call in float: [tokens, pairs] each.

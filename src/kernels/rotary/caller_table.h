@@ -89,8 +89,8 @@ class TableSource final : public CosSinSource {
   TableSource(const Tensor& cos, const Tensor& sin, int64_t pairs,
               PairLayout layout)
       : cos_(cos, pairs, layout), sin_(sin, pairs, layout), pairs_(pairs) {}
-  void Floats(std::span<const int64_t> ids, float* cos,
-              float* sin) const override {
+  void Floats(std::span<const int64_t> ids, CosSinScratch& /*scratch*/,
+              float* cos, float* sin) const noexcept override {
     for (size_t n = 0; n < ids.size(); ++n) {
       cos_.Read(ids[n], cos + static_cast<int64_t>(n) * pairs_);
       sin_.Read(ids[n], sin + static_cast<int64_t>(n) * pairs_);
@@ -103,7 +103,7 @@ class TableSource final : public CosSinSource {
     *rows = {.cos = cos_.Packed(ids[0]), .sin = sin_.Packed(ids[0])};
     return rows->cos != nullptr && rows->sin != nullptr;
   }
-  void Doubles(int64_t id, double* cos, double* sin) const override {
+  void Doubles(int64_t id, double* cos, double* sin) const noexcept override {
     cos_.Read(id, cos);
     sin_.Read(id, sin);
   }

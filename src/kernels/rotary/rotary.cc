@@ -16,6 +16,7 @@
 namespace locus {
 namespace {
 
+using kernels::CosSinScratch;
 using kernels::RotateCall;
 using kernels::RotateDirection;
 using kernels::RotationSource;
@@ -26,6 +27,9 @@ using kernels::TableSource;
 void CheckRank(const Tensor& x) {
   if (x.rank() != 4) {
     Fail("rotation needs x [B, H, L, D], got {}", x.Describe());
+  }
+  if (x.dtype() == DType::kI8) {
+    Fail("rotation needs floating-point x, got {}", x.Describe());
   }
 }
 
@@ -223,7 +227,8 @@ RotaryTable::RotaryTable(const Tensor& cos, const Tensor& sin,
   for (int64_t row = 0; row < count; ++row) source.CheckTwins(row);
   cos_ = Tensor::Empty(DType::kF32, {count, pairs});
   sin_ = Tensor::Empty(DType::kF32, {count, pairs});
-  source.Floats(CountFrom(0, count), cos_.MutableData<float>(),
+  CosSinScratch scratch = source.NewScratch();
+  source.Floats(CountFrom(0, count), scratch, cos_.MutableData<float>(),
                 sin_.MutableData<float>());
 }
 

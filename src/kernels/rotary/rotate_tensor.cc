@@ -260,23 +260,42 @@ constexpr int64_t RoundToLine(int64_t floats) {
   return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
 }
 
+// Tokens that share such a table.
+int64_t StreamTokens(int64_t pairs) {
+  return std::max<int64_t>(kStreamFloats / std::max<int64_t>(2 * pairs, 1), 1);
+}
+
+// What a worker needs for blocks of up to `tokens` tokens.
+struct RotateScratch {
+  RotateScratch(const RotateCall& call, const CosSinSource& from,
+                int64_t tokens)
+      : source(from.NewScratch()) {
+    if (call.dtype == DType::kF64) {
+      doubles.resize(static_cast<size_t>(2 * call.pairs));
+    } else {
+      floats.Resize(2 * RoundToLine(tokens * call.pairs) +
+                    4 * StreamTokens(call.pairs) * call.pairs);
+    }
+  }
+  CosSinScratch source;
+  FloatBuffer floats;
+  std::vector<double> doubles;
+};
+
 void RotateFloats(const RotateCall& call, const CosSinSource& source,
                   std::span<const int64_t> ids, RotateDirection direction,
-                  const RotateBlock& block) {
+                  const RotateBlock& block, RotateScratch& scratch) noexcept {
   const int64_t pairs = call.pairs;
   const int64_t count = static_cast<int64_t>(ids.size()) * pairs;
-  const int64_t step = std::clamp<int64_t>(
-      kStreamFloats / std::max<int64_t>(2 * pairs, 1), 1, block.end);
+  const int64_t step = std::min(StreamTokens(pairs), block.end);
   const int64_t room = RoundToLine(count);
   const TableForm form = HWY_DYNAMIC_DISPATCH(FormOf)(call, false);
   CosSinView rows;
   const bool direct = Direct(source, ids, direction, &rows);
-  const int64_t filled = direct ? 0 : 2 * room;
-  FloatBuffer buffer(filled + (IsPlain(form) ? 0 : 4 * step * pairs));
   if (!direct) {
-    float* cos = buffer.data();
+    float* cos = scratch.floats.data();
     float* sin = cos + room;
-    source.Floats(ids, cos, sin);
+    source.Floats(ids, scratch.source, cos, sin);
     Apply(direction, count, cos, sin);
     rows = {.cos = cos, .sin = sin};
   }
@@ -286,7 +305,7 @@ void RotateFloats(const RotateCall& call, const CosSinSource& source,
     const int64_t tokens = part.end - part.begin;
     CosSinView tables = rows;
     if (!IsPlain(form)) {
-      float* cos = buffer.data() + filled;
+      float* cos = scratch.floats.data() + 2 * room;
       float* sin = cos + 2 * tokens * pairs;
       HWY_DYNAMIC_DISPATCH(MakeTables)(form, rows, tokens, pairs, cos, sin);
       tables = {.cos = cos, .sin = sin};
@@ -302,18 +321,17 @@ void RotateFloats(const RotateCall& call, const CosSinSource& source,
 
 void RotateDoubles(const RotateCall& call, const CosSinSource& source,
                    std::span<const int64_t> ids, RotateDirection direction,
-                   const RotateBlock& block) {
-  const size_t pairs = static_cast<size_t>(call.pairs);
+                   const RotateBlock& block, RotateScratch& scratch) noexcept {
   const Rotation place{.layout = call.layout,
                        .rotary_dim = 2 * call.pairs,
                        .first_channel = call.first_channel};
-  std::vector<double> cos(pairs), sin(pairs);
+  double* cos = scratch.doubles.data();
+  double* sin = cos + call.pairs;
   const auto& sx = call.from_stride;
   const auto& sy = call.to_stride;
   for (int64_t i = block.begin; i < block.end; ++i) {
-    source.Doubles(ids[static_cast<size_t>(i - block.begin)], cos.data(),
-                   sin.data());
-    Apply(direction, call.pairs, cos.data(), sin.data());
+    source.Doubles(ids[static_cast<size_t>(i - block.begin)], cos, sin);
+    Apply(direction, call.pairs, cos, sin);
     for (int64_t b = block.first_batch; b < block.end_batch; ++b) {
       for (int64_t h = 0; h < call.heads; ++h) {
         const double* x = static_cast<const double*>(call.from) + b * sx[0] +
@@ -326,8 +344,7 @@ void RotateDoubles(const RotateCall& call, const CosSinSource& source,
         for (int64_t p = 0; p < call.pairs; ++p) {
           double& u = y[place.FirstOfPair(p) * sy[3]];
           double& v = y[place.SecondOfPair(p) * sy[3]];
-          const double c = cos[static_cast<size_t>(p)];
-          const double s = sin[static_cast<size_t>(p)];
+          const double c = cos[p], s = sin[p];
           const double rotated = c * u - s * v;
           v = s * u + c * v;
           u = rotated;
@@ -359,34 +376,41 @@ bool HeadsAreLong(const RotateCall& call) {
          2 * call.length * call.pairs >= kLongFloats / 2;
 }
 
-// Sequences [first_batch, end_batch), which share `ids` [L].
+// Tokens of a step, and tokens whose tables are made at a time: a few steps.
+int64_t StepTokens(const RotateCall& call) {
+  return std::max<int64_t>(kLongFloats / (2 * call.pairs), 1);
+}
+int64_t TableTokens(const RotateCall& call) {
+  constexpr int64_t kStepsAtOnce = 8;
+  return std::min(call.length, kStepsAtOnce * StepTokens(call));
+}
+
+// Sequences [first_batch, end_batch), which share `ids` [L]. `buffer` has room
+// for the tables of TableTokens, and there is one scratch per thread.
 void RotateHeads(const RotateCall& call, const CosSinSource& source,
                  std::span<const int64_t> ids, RotateDirection direction,
-                 RotateBlock block, int threads) {
-  const int64_t pairs = call.pairs;
-  const int64_t step = std::max<int64_t>(kLongFloats / (2 * pairs), 1);
+                 RotateBlock block, std::span<CosSinScratch> workers,
+                 FloatBuffer& buffer) {
+  const int threads = static_cast<int>(workers.size());
+  const int64_t pairs = call.pairs, step = StepTokens(call);
   const TableForm form = HWY_DYNAMIC_DISPATCH(FormOf)(call, true);
-  // Tables that must be made are made for a few steps at a time.
-  constexpr int64_t kStepsAtOnce = 8;
   CosSinView tables;
   const bool direct = IsPlain(form) && Direct(source, ids, direction, &tables);
-  const int64_t most = direct ? call.length : kStepsAtOnce * step;
-  FloatBuffer buffer;
+  const int64_t most = direct ? call.length : TableTokens(call);
   for (int64_t begin = 0; begin < call.length; begin += most) {
     const int64_t tokens = std::min(most, call.length - begin);
     if (!direct) {
-      buffer.Resize(2 * tokens * pairs);
       float* cos = buffer.data();
       float* sin = cos + tokens * pairs;
       const int64_t pieces = (tokens + kTaskTokens - 1) / kTaskTokens;
-      ParallelFor(pieces, threads, [&](int64_t piece) {
+      ParallelFor(pieces, threads, [&](int64_t piece, int worker) noexcept {
         const int64_t at = piece * kTaskTokens;
         const int64_t rows = std::min(kTaskTokens, tokens - at);
         float* c = cos + at * pairs;
         float* s = sin + at * pairs;
         source.Floats(ids.subspan(static_cast<size_t>(begin + at),
                                   static_cast<size_t>(rows)),
-                      c, s);
+                      workers[static_cast<size_t>(worker)], c, s);
         Apply(direction, rows * pairs, c, s);
         if (!IsPlain(form)) {
           HWY_DYNAMIC_DISPATCH(MakeTables)(form, {c, s}, rows, pairs, c, s);
@@ -401,7 +425,7 @@ void RotateHeads(const RotateCall& call, const CosSinSource& source,
     const int64_t groups =
         std::clamp<int64_t>(4 * threads / (blocks * batch), 1, call.heads);
     const int64_t heads = (call.heads + groups - 1) / groups;
-    ParallelFor(blocks * batch * groups, threads, [&](int64_t task) {
+    ParallelFor(blocks * batch * groups, threads, [&](int64_t task) noexcept {
       RotateBlock part;
       part.first_batch = block.first_batch + task / groups % batch;
       part.end_batch = part.first_batch + 1;
@@ -429,7 +453,9 @@ void RotateByToken(const RotateCall& call, const CosSinSource& source,
   const int64_t step =
       std::clamp<int64_t>(std::min(even, kTaskTokens), 1, call.length);
   const int64_t blocks = (call.length + step - 1) / step;
-  ParallelFor(sequences * blocks, threads, [&](int64_t task) {
+  std::vector<RotateScratch> workers;
+  for (int n = 0; n < threads; ++n) workers.emplace_back(call, source, step);
+  const auto rotate = [&](int64_t task, int worker) noexcept {
     RotateBlock block;
     block.first_batch = task / blocks;
     block.end_batch = shared ? call.batch : block.first_batch + 1;
@@ -439,12 +465,14 @@ void RotateByToken(const RotateCall& call, const CosSinSource& source,
     const std::span<const int64_t> mine = ids.subspan(
         static_cast<size_t>(block.first_batch * call.length + block.begin),
         static_cast<size_t>(block.end - block.begin));
+    RotateScratch& scratch = workers[static_cast<size_t>(worker)];
     if (call.dtype == DType::kF64) {
-      RotateDoubles(call, source, mine, direction, block);
+      RotateDoubles(call, source, mine, direction, block, scratch);
     } else {
-      RotateFloats(call, source, mine, direction, block);
+      RotateFloats(call, source, mine, direction, block, scratch);
     }
-  });
+  };
+  ParallelFor(sequences * blocks, threads, rotate);
 }
 
 }  // namespace
@@ -463,13 +491,16 @@ void RunRotate(const RotateCall& call, const CosSinSource& source,
   const int64_t sequences =
       static_cast<int64_t>(ids.size()) == call.length ? 1 : call.batch;
   const int64_t batch = call.batch / sequences;
+  FloatBuffer buffer(2 * TableTokens(call) * call.pairs);
+  std::vector<CosSinScratch> workers(static_cast<size_t>(threads),
+                                     source.NewScratch());
   for (int64_t n = 0; n < sequences; ++n) {
     RotateHeads(call, source,
                 ids.subspan(static_cast<size_t>(n * call.length),
                             static_cast<size_t>(call.length)),
                 direction,
                 {.first_batch = n * batch, .end_batch = (n + 1) * batch},
-                threads);
+                workers, buffer);
   }
 }
 

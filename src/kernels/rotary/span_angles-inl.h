@@ -81,18 +81,35 @@ inline FloatBuffer SpanKeyAngles(const Rotation& r) {
   return angles;
 }
 
-// Queries at `positions` seen from every span, m - n0:
-// [spans][positions][2][pairs].
-inline FloatBuffer SpanQueryAngles(const Rotation& r,
-                                   const std::vector<Span>& spans,
-                                   std::span<const int64_t> positions) {
-  const size_t pairs = static_cast<size_t>(r.NumPairs());
-  Rotation unit = r;
-  unit.gain = 1.0;
-  std::vector<double> cos(pairs), sin(pairs), step_cos(pairs), step_sin(pairs);
-  unit.CosSin(kSpanKeys, step_cos.data(), step_sin.data());
-  FloatBuffer angles(
-      static_cast<int64_t>(spans.size() * positions.size() * 2 * pairs));
+// Queries seen from every span, m - n0.
+class SpanQueryAngles {
+ public:
+  explicit SpanQueryAngles(const Rotation& rotation)
+      : r_(rotation), angles_(static_cast<size_t>(4 * rotation.NumPairs())) {
+    Rotation unit = rotation;
+    unit.gain = 1.0;
+    const int64_t pairs = rotation.NumPairs();
+    unit.CosSin(kSpanKeys, angles_.data(), angles_.data() + pairs);
+  }
+
+  // Those of queries at `positions`: [spans][positions][2][pairs].
+  void Write(const std::vector<Span>& spans, std::span<const int64_t> positions,
+             float* to) noexcept;
+
+ private:
+  const Rotation& r_;
+  // Cosines and sines of a whole span, and of a query: [4][pairs].
+  std::vector<double> angles_;
+};
+
+inline void SpanQueryAngles::Write(const std::vector<Span>& spans,
+                                   std::span<const int64_t> positions,
+                                   float* to) noexcept {
+  const size_t pairs = static_cast<size_t>(r_.NumPairs());
+  const double* step_cos = angles_.data();
+  const double* step_sin = step_cos + pairs;
+  double* cos = angles_.data() + 2 * pairs;
+  double* sin = cos + pairs;
   // From span to span the angle falls by kSpanKeys theta. One exact evaluation
   // serves 32 spans: each step adds two roundings in float64.
   constexpr size_t kExactEvery = 32;
@@ -107,13 +124,12 @@ inline FloatBuffer SpanQueryAngles(const Rotation& r,
           sin[p] = d * step_cos[p] - c * step_sin[p];
         }
       } else {
-        r.CosSin(x, cos.data(), sin.data());
+        r_.CosSin(x, cos, sin);
       }
-      WriteAngles(r, cos.data(), sin.data(), static_cast<double>(x),
-                  angles.data() + (s * positions.size() + n) * 2 * pairs);
+      WriteAngles(r_, cos, sin, static_cast<double>(x),
+                  to + (s * positions.size() + n) * 2 * pairs);
     }
   }
-  return angles;
 }
 
 }  // namespace stream

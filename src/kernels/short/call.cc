@@ -49,16 +49,6 @@ bool ByOffsetAlone(const Bias& bias) {
   return table == nullptr || !ByPair(table->buckets);
 }
 
-// Whether two rotations have the same cosines and sines, decays aside.
-bool SameAngles(const Rotation& a, const Rotation& b) {
-  const auto same_axis = [](const Axis& x, const Axis& y) {
-    return x.divisor == y.divisor && x.modulus == y.modulus;
-  };
-  return a.theta == b.theta && a.gain == b.gain && a.angles == b.angles &&
-         a.axis == b.axis && a.packed_from == b.packed_from &&
-         std::ranges::equal(a.axes, b.axes, same_axis);
-}
-
 RotationTable AnglesOf(const Rotation& rotation, int64_t first, int64_t count,
                        double sign, int64_t origin) {
   std::vector<int64_t> positions(static_cast<size_t>(count));
@@ -66,8 +56,36 @@ RotationTable AnglesOf(const Rotation& rotation, int64_t first, int64_t count,
   return RotationTable(rotation, positions, sign, origin);
 }
 
-// What a thread keeps for its calls. The cosines of the last rotation stay:
-// layers of a model share them, and they cost more than the call.
+// The cosines of the last rotation, which layers of a model share: they cost
+// more than the call.
+class CachedAngles {
+ public:
+  // Makes room for positions [first, end) of a rotation without decays, unless
+  // they are there already.
+  void Hold(const Rotation& rotation, int64_t first, int64_t end) {
+    if (first >= first_ && end <= first_ + count_ &&
+        SameAngles(rotation, rotation_)) {
+      return;
+    }
+    count_ = 0;  // in case of an exception
+    rotation_ = rotation;
+    table_ = AnglesOf(rotation, first, end - first, 1.0, 0);
+    first_ = first;
+    count_ = end - first;
+  }
+  SideAngles From(int64_t position) const {
+    const int64_t pairs = rotation_.NumPairs();
+    const int64_t at = (position - first_) * pairs;
+    return {table_.cos.data() + at, table_.sin.data() + at, pairs};
+  }
+
+ private:
+  Rotation rotation_;  // its decays do not count
+  int64_t first_ = 0, count_ = 0;
+  RotationTable table_;
+};
+
+// What a thread keeps for its calls.
 struct ThreadCache {
   static ThreadCache& Get() {
     static thread_local ThreadCache cache;
@@ -75,9 +93,8 @@ struct ThreadCache {
   }
 
   FloatBuffer bias;
-  Rotation rotation;  // without its decays
-  int64_t first = 0, count = 0;
-  RotationTable angles;            // of positions first, first + 1 ...
+  FloatBuffer scratch;
+  CachedAngles angles, value_angles;
   RotationTable q_table, k_table;  // of a rotation with decays
 };
 
@@ -114,16 +131,26 @@ const char* ShortRefuses(const Plan& plan) {
       s.q_heads * s.q_len * WholeVectors(s.k_len) > kMostPairs) {
     return "a bias by pair of more than a million pairs";
   }
-  if (!plan.options.q_segments.empty()) return "it has segments";
+  const AttentionOptions& o = plan.options;
+  if (!o.q_segments.empty()) return "it has segments";
   if (!Consecutive(plan) || plan.mask.ByIndex()) {
     return "positions do not count up by one, alike in all sequences";
   }
   // One table of cosines serves both sides.
-  if (terms.rotate &&
+  if ((terms.rotate || terms.rotate_values) &&
       std::abs(plan.mask.QPos(0, 0) - plan.mask.KPos(0, 0)) > kShortTokens) {
     return "queries lie far from keys";
   }
   return nullptr;
+}
+
+float* ShortScratch(int64_t floats) {
+  FloatBuffer& scratch = ThreadCache::Get().scratch;
+  if (floats > scratch.capacity()) {
+    scratch.Resize(floats);
+    std::fill_n(scratch.data(), scratch.capacity(), 0.0F);
+  }
+  return scratch.data();
 }
 
 ShortCall::ShortCall(const Call& c)
@@ -132,16 +159,18 @@ ShortCall::ShortCall(const Call& c)
       terms(c.terms),
       q_first(c.plan.mask.QPos(0, 0)),
       k_first(c.plan.mask.KPos(0, 0)),
-      behind(BucketMap::kHighest),
-      ahead(BucketMap::kHighest) {
-  const AttentionOptions& o = call.plan.options;
-  if (o.window) {
-    behind = std::min(behind, o.window->left);
-    ahead = std::min(ahead, o.window->right);
-  }
-  if (o.causal) ahead = 0;
+      behind(c.plan.mask.Behind()),
+      ahead(c.plan.mask.Ahead()),
+      chunks(c.plan.options.chunk.has_value()),
+      hides(!c.plan.pairs.empty() || !c.plan.options.prefix_lengths.empty()) {
   if (terms.bias) LayOutBias();
   if (terms.rotate) FindAngles();
+  if (terms.rotate_values) FindValueAngles();
+}
+
+Interval ShortCall::WithinChunk(Interval seen, int64_t i) const {
+  const PlaceRange chunk = call.plan.mask.Chunk(q_first + i);
+  return Within(seen, {chunk.first - k_first, chunk.last - k_first + 1});
 }
 
 void ShortCall::LayOutBias() {
@@ -179,27 +208,31 @@ void ShortCall::FindAngles() {
     const int64_t origin = DecayOrigin(rotation, call.shape);
     kept.q_table = AnglesOf(rotation, q_first, sizes.q_len, 1.0, origin);
     kept.k_table = AnglesOf(rotation, k_first, sizes.k_len, -1.0, origin);
-    q_cos = kept.q_table.cos.data();
-    q_sin = kept.q_table.sin.data();
-    k_cos = kept.k_table.cos.data();
-    k_sin = kept.k_table.sin.data();
+    const int64_t pairs = rotation.NumPairs();
+    q_angles = {kept.q_table.cos.data(), kept.q_table.sin.data(), pairs};
+    k_angles = {kept.k_table.cos.data(), kept.k_table.sin.data(), pairs};
     return;
   }
-  const int64_t first = std::min(q_first, k_first);
-  const int64_t end = std::max(q_first + sizes.q_len, k_first + sizes.k_len);
-  if (first < kept.first || end > kept.first + kept.count ||
-      !SameAngles(rotation, kept.rotation)) {
-    kept.count = 0;  // in case of an exception
-    kept.rotation = rotation;
-    kept.angles = AnglesOf(rotation, first, end - first, 1.0, 0);
-    kept.first = first;
-    kept.count = end - first;
+  kept.angles.Hold(rotation, std::min(q_first, k_first),
+                   std::max(q_first + sizes.q_len, k_first + sizes.k_len));
+  q_angles = kept.angles.From(q_first);
+  k_angles = kept.angles.From(k_first);
+}
+
+void ShortCall::FindValueAngles() {
+  const auto& [rotation, relative] = *terms.rotate_values;
+  if (terms.rotate && terms.rotate->log_decay.empty() &&
+      SameAngles(*terms.rotate, rotation)) {
+    v_angles = k_angles;
+    out_angles = q_angles;
+  } else {
+    CachedAngles& kept = ThreadCache::Get().value_angles;
+    kept.Hold(rotation, std::min(q_first, k_first),
+              std::max(q_first + sizes.q_len, k_first + sizes.k_len));
+    v_angles = kept.From(k_first);
+    out_angles = kept.From(q_first);
   }
-  const int64_t pairs = rotation.NumPairs();
-  q_cos = kept.angles.cos.data() + (q_first - kept.first) * pairs;
-  q_sin = kept.angles.sin.data() + (q_first - kept.first) * pairs;
-  k_cos = kept.angles.cos.data() + (k_first - kept.first) * pairs;
-  k_sin = kept.angles.sin.data() + (k_first - kept.first) * pairs;
+  if (!relative) out_angles = {};
 }
 
 }  // namespace locus::kernels

@@ -26,24 +26,29 @@ using kernels::ShortCall;
 constexpr int64_t kFewKeys = std::min<int64_t>(kLanesI, 4);
 
 // Whether Few takes the call: at most kFewKeys keys that every query sees, one
-// scale, no rotation, extra dimension or cap, rows of floats in whole vectors.
+// scale, no rotation, extra dimension, cap or operand, rows of floats in whole
+// vectors. Not over a cache, whose keys may be of another type or in blocks:
+// the bits do not depend on how it stores them.
 inline bool IsFew(const ShortCall& call) {
   const CallSizes& s = call.sizes;
   if (s.k_len > kFewKeys || s.head_dim % kLanesI != 0 ||
       s.value_dim % kLanesI != 0) {
     return false;
   }
-  // Keys of a cache may be of another type than the queries.
+  if (call.call.plan.request.cached_keys) return false;
   const auto in_place = [](const kernels::Rows& rows) {
     return rows.dtype() == DType::kF32 && rows.unit_stride();
   };
   const Terms& terms = call.terms;
+  const AttentionOptions& o = call.call.plan.options;
   return in_place(call.call.q) && in_place(call.call.k) &&
-         in_place(call.call.v) && !terms.rotate && !terms.extra_dot &&
-         terms.scale.beta == 0.0 && call.call.softcap == 0.0F &&
-         call.call.plan.options.key_lengths.empty() &&
+         in_place(call.call.v) && !terms.rotate && !terms.rotate_values &&
+         !terms.extra_dot && !terms.scale.rows.defined() &&
+         !o.sinks.defined() && !o.key_bias.defined() &&
+         !o.pair_bias.defined() && o.dropout.rate == 0.0 && !o.return_weights &&
+         call.call.softcap == 0.0F && o.key_lengths.empty() &&
          call.behind == BucketMap::kHighest &&
-         call.ahead == BucketMap::kHighest;
+         call.ahead == BucketMap::kHighest && !call.chunks && !call.hides;
 }
 
 // Where a block of queries, and the keys and values of its head, begin.
@@ -80,7 +85,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     const int64_t step = call.call.q.row_stride();
     const float* const keys[] = {key(0), key(1), key(2), key(3)};
     for (size_t r = 0; r < kR; r += kStep) {
-      stream::DotKeys<kStep, 4, /*kFetch=*/false>(
+      stream::DotKeys<kStep, 4, /*kPrefetch=*/false>(
           keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
           /*far=*/0, /*near=*/0, p + r * kStride, kStride);
     }
@@ -96,23 +101,13 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     }
     hn::StoreU(hn::IfThenElseZero(present, scores), kDF, row);
   }
-  const kernels::Interval all{0, s.k_len};
-  kernels::Interval seen[kR];
-  std::fill_n(seen, kR, all);
   RowState states[kR];
-  SoftmaxRows(p, seen, all, kCount, states);
+  SoftmaxRows</*kAlike=*/true>(p, /*seen=*/nullptr, {0, s.k_len}, kCount,
+                               states);
   float inverse[kR];
   for (size_t r = 0; r < kR; ++r) inverse[r] = InverseSum(states[r]);
-  const int64_t v_step = call.call.v.row_stride();
-  for (int64_t c = 0; c < s.value_dim; c += kColsI) {
-    const ScaleStore end{inverse, kCount, out + c, s.value_dim};
-    const size_t keys = static_cast<size_t>(s.k_len);
-    if (s.value_dim - c > kLanesI) {
-      RowsProduct<kR, 2>(p, in.v + c, v_step, keys, end);
-    } else {
-      RowsProduct<kR, 1>(p, in.v + c, v_step, keys, end);
-    }
-  }
+  MultiplyValues<kR>(p, in.v, call.call.v.row_stride(), s.k_len, s.value_dim,
+                     ScaleStore{inverse, kCount, out, s.value_dim});
   if (lse == nullptr) return;
   for (size_t r = 0; r < kR; ++r) lse[r] = LogSumExp(states[r]);
 }
@@ -143,9 +138,9 @@ inline void Few(const ShortCall& call, float* out, float* lse) {
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       const int64_t kv = group == 1 ? h : h / group;
-      FewOperands in{.q = call.call.q.Head<float>(b, h),
-                     .k = call.call.k.Head<float>(b, kv),
-                     .v = call.call.v.Head<float>(b, kv)};
+      FewOperands in{.q = call.call.q.At<float>(b, h, 0),
+                     .k = call.call.k.At<float>(b, kv, 0),
+                     .v = call.call.v.At<float>(b, kv, 0)};
       for (int64_t i = 0; i < s.q_len;) {
         const int64_t left = s.q_len - i;
         int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;

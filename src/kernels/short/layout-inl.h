@@ -8,9 +8,12 @@
 #endif
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/short/call.h"
 #include "kernels/short/rows-inl.h"
+#include "kernels/terms/dropout-inl.h"
+#include "kernels/terms/operand_bias-inl.h"
 #include "kernels/terms/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,18 +47,32 @@ struct Layout : OperandTerms {
     copied_keys = call.terms.rotate || extra > 0 ||
                   call.k.Direct(0, 0, 0) == nullptr ||
                   (by_dots && padded != depth);
-    masked = c.behind < BucketMap::kHighest || c.ahead < BucketMap::kHighest;
+    masked = c.behind < BucketMap::kHighest || c.ahead < BucketMap::kHighest ||
+             c.chunks || c.hides;
+    const AttentionOptions& o = call.plan.options;
+    if (o.key_bias.defined() || o.pair_bias.defined()) {
+      operand_bias.emplace(call);
+      keys_in_product = c.bias == nullptr && !operand_bias->has_pairs();
+    }
+    if (o.dropout.rate > 0.0) {
+      dropout.emplace(call);
+      if (!dropout->present()) dropout.reset();
+    }
   }
 
   RowAngles QueryAngles(int64_t i) const {
-    if (short_call.q_cos == nullptr) return {};
-    const int64_t at = i * call.terms.rotate->NumPairs();
-    return {short_call.q_cos + at, short_call.q_sin + at};
+    return AnglesOf(short_call.q_angles, i);
   }
   RowAngles KeyAngles(int64_t j) const {
-    if (short_call.k_cos == nullptr) return {};
-    const int64_t at = j * call.terms.rotate->NumPairs();
-    return {short_call.k_cos + at, short_call.k_sin + at};
+    return AnglesOf(short_call.k_angles, j);
+  }
+  // Rotates value j, and an output of query i back.
+  void RotateValue(int64_t j, float* row) const {
+    RotateValues(call, AnglesOf(short_call.v_angles, j), row);
+  }
+  void RotateOutput(int64_t i, float* row) const {
+    RotateValues(call, AnglesOf(short_call.out_angles, i), row,
+                 /*back=*/true);
   }
 
   const ShortCall& short_call;
@@ -67,9 +84,20 @@ struct Layout : OperandTerms {
   bool by_dots = false;       // scores without transposed keys
   bool copied_keys = false;   // keys cannot be used where they lie
   bool masked = false;        // rows of a block may see different keys
+  // What the call brings, if it does. A bias per key alone is added while the
+  // product is in registers.
+  std::optional<OperandBias> operand_bias;
+  bool keys_in_product = false;
+  std::optional<DropoutTerm> dropout;
+
+ private:
+  static RowAngles AnglesOf(const kernels::SideAngles& side, int64_t token) {
+    if (side.cos == nullptr) return {};
+    return {side.cos + token * side.pairs, side.sin + token * side.pairs};
+  }
 };
 
-// Scratch of one thread, in floats from its beginning.
+// Scratch of one worker, in floats from its beginning.
 struct Scratch {
   Scratch(const CallSizes& s, int64_t depth)
       : rows(kRowsI * kStride),
@@ -77,7 +105,7 @@ struct Scratch {
         out(scores + kRowsI * kStride),
         keys(out + kRowsI * kStride),
         values(keys + AlignUp(s.k_len, kColsI) * depth),
-        end(values + s.k_len * AlignUp(s.value_dim, kLanesI)) {}
+        end(AlignUp(values + s.k_len * AlignUp(s.value_dim, kLanesI), 16)) {}
   // Queries [kRows] come first, then rows of keys [kLanes], scores [kRows] and
   // outputs [kRows], all kStride apart; keys [Lk / kCols][D][kCols]; values
   // [Lk][Dv], padded.

@@ -1,5 +1,5 @@
-// Small products of short attention: as many rows as there are, one or two
-// vectors of columns. Compiled once per SIMD target.
+// Steps of short attention on a block of rows: ends of products, transposes,
+// and the softmax. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/short/call.h"
 #include "kernels/terms/softmax-inl.h"
@@ -53,45 +54,16 @@ HWY_INLINE void WithRows(int64_t rows, const F& f) {
   }
 }
 
-// sum_k A[r, k] B[k, :] for kR rows and kV vectors of columns. A is read at
-// a[r * kStride + k], B at b[k * bk ..]. end(kV, r, x0, x1) takes the sums; x1
-// only if kV is 2.
-template <size_t kR, size_t kV, typename End>
-HWY_INLINE void RowsProduct(const float* HWY_RESTRICT a,
-                            const float* HWY_RESTRICT b, int64_t bk,
-                            size_t depth, const End& end) {
-  static_assert(kR <= kRows && (kV == 1 || kV == 2));
-  VF acc0[kR];
-  VF acc1[kR];
-#pragma GCC unroll 12
-  for (size_t r = 0; r < kR; ++r) {
-    acc0[r] = hn::Zero(kDF);
-    acc1[r] = hn::Zero(kDF);
-  }
-  for (size_t k = 0; k < depth; ++k, b += bk) {
-    const VF b0 = hn::LoadU(kDF, b);
-    const VF b1 = kV == 2 ? hn::LoadU(kDF, b + kLanes) : b0;
-#pragma GCC unroll 12
-    for (size_t r = 0; r < kR; ++r) {
-      const VF x = hn::Set(kDF, a[r * kStride + k]);
-      acc0[r] = hn::MulAdd(x, b0, acc0[r]);
-      if constexpr (kV == 2) acc1[r] = hn::MulAdd(x, b1, acc1[r]);
-    }
-  }
-#pragma GCC unroll 12
-  for (size_t r = 0; r < kR; ++r) end.template Take<kV>(r, acc0[r], acc1[r]);
-}
-
 // Adds row[r][at ..] and stores to c, rows kStride apart.
 struct AddStore {
-  template <size_t kV>
-  HWY_INLINE void Take(size_t r, VF x0, VF x1) const {
+  template <typename... V>
+  HWY_INLINE void operator()(size_t r, V... x) const {
     const float* add = row[r] + at;
     float* HWY_RESTRICT to = c + r * kStride;
-    hn::StoreU(hn::Add(x0, hn::LoadU(kDF, add)), kDF, to);
-    if constexpr (kV == 2) {
-      hn::StoreU(hn::Add(x1, hn::LoadU(kDF, add + kLanes)), kDF, to + kLanes);
-    }
+    size_t n = 0;
+    ((hn::StoreU(hn::Add(x, hn::LoadU(kDF, add + n)), kDF, to + n),
+      n += kLanes),
+     ...);
   }
   const float* const* row;
   int64_t at;
@@ -100,19 +72,34 @@ struct AddStore {
 
 // Stores `count` rows to c, times scale[r].
 struct ScaleStore {
-  template <size_t kV>
-  HWY_INLINE void Take(size_t r, VF x0, VF x1) const {
+  template <typename... V>
+  HWY_INLINE void operator()(size_t r, V... x) const {
     if (static_cast<int64_t>(r) >= count) return;
     const VF factor = hn::Set(kDF, scale[r]);
     float* HWY_RESTRICT to = c + static_cast<int64_t>(r) * stride;
-    hn::StoreU(hn::Mul(factor, x0), kDF, to);
-    if constexpr (kV == 2) hn::StoreU(hn::Mul(factor, x1), kDF, to + kLanes);
+    size_t n = 0;
+    ((hn::StoreU(hn::Mul(factor, x), kDF, to + n), n += kLanes), ...);
   }
   const float* HWY_RESTRICT scale;
   int64_t count;
   float* HWY_RESTRICT c;
   int64_t stride;
 };
+
+// The weights p of kR rows, kStride apart, times `keys` values of `width`
+// channels from v on, `stride` apart.
+template <size_t kR>
+HWY_INLINE void MultiplyValues(const float* p, const float* v, int64_t stride,
+                               int64_t keys, int64_t width, ScaleStore end) {
+  const size_t depth = static_cast<size_t>(keys);
+  for (int64_t c = 0; c < width; c += kColsI, v += kColsI, end.c += kColsI) {
+    if (width - c > kLanesI) {
+      Product<kR, 2>(p, 1, Fixed<kStride>(), v, stride, depth, end);
+    } else {
+      Product<kR, 1>(p, 1, Fixed<kStride>(), v, stride, depth, end);
+    }
+  }
+}
 
 // a.b in every lane; `count` is a multiple of the vector.
 HWY_INLINE VF Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
@@ -186,25 +173,37 @@ HWY_INLINE void CopyRow(const float* HWY_RESTRICT from, int64_t count,
 }
 
 // Turns the scores that each of `count` rows sees into weights, which are zero
-// elsewhere in `any`, what some row sees.
+// elsewhere in `any`, what some row sees. kAlike: all of them see all of it,
+// and `seen` is not read.
+template <bool kAlike>
 inline void SoftmaxRows(float* scores, const kernels::Interval* seen,
                         kernels::Interval any, int64_t count,
                         RowState* states) {
-  // All maxima first: a row need not wait for its own.
+  const auto seen_by = [&](int64_t r) { return kAlike ? any : seen[r]; };
+  // All maxima first: a row need not wait for its own, and whether the
+  // exponential takes all of them as they are is decided once.
   float max[kRows];
+  bool usual = true;
   for (int64_t r = 0; r < count; ++r) {
-    max[r] = RowMax(scores + r * kStride + seen[r].begin, seen[r].size());
+    const kernels::Interval own = seen_by(r);
+    max[r] = RowMax(scores + r * kStride + own.begin, own.size());
+    states[r] = {.ref = std::ceil(max[r])};
+    usual &= IsUsual(states[r].ref);
   }
   for (int64_t r = 0; r < count; ++r) {
+    const kernels::Interval own = seen_by(r);
     float* s = scores + r * kStride;
-    states[r] = RowState();
-    if (seen[r].empty()) {
-      std::fill(s + any.begin, s + any.end, 0.0F);
-      continue;
+    for (int64_t j = any.begin; j < own.begin; ++j) s[j] = 0.0F;
+    if (usual) {
+      states[r].sum =
+          Exp2Row(s + own.begin, own.size(), Exp2Reference(states[r].ref));
+    } else {
+      states[r] = RowState();
+      if (!own.empty()) {
+        OnlineSoftmaxRow(s + own.begin, own.size(), max[r], states[r]);
+      }
     }
-    for (int64_t j = any.begin; j < seen[r].begin; ++j) s[j] = 0.0F;
-    OnlineSoftmaxRow(s + seen[r].begin, seen[r].size(), max[r], states[r]);
-    for (int64_t j = seen[r].end; j < any.end; ++j) s[j] = 0.0F;
+    for (int64_t j = own.end; j < any.end; ++j) s[j] = 0.0F;
   }
 }
 

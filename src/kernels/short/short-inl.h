@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/buffer.h"
 #include "core/threads.h"
 #include "kernels/short/few-inl.h"
 #include "kernels/short/layout-inl.h"
 #include "kernels/terms/bias-inl.h"
+#include "kernels/terms/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -24,8 +24,8 @@ namespace short_seq {
 // Attends the queries of some heads, a block of up to kRows at a time.
 class Task {
  public:
-  Task(const Layout& layout, const Scratch& at, float* scratch, Tensor& out,
-       float* lse)
+  Task(const Layout& layout, const Scratch& at, float* scratch,
+       const kernels::CallResult& result)
       : layout_(layout),
         call_(layout.short_call),
         s_(layout.call.sizes),
@@ -35,14 +35,15 @@ class Task {
         block_out_(scratch + at.out),
         panels_(scratch + at.keys),
         copies_(scratch + at.values),
-        out_(out),
-        direct_out_(out.dtype() == DType::kF32 && s_.value_dim % kLanesI == 0
-                        ? out.MutableData<float>()
-                        : nullptr),
-        lse_(lse) {}
+        result_(result),
+        direct_out_(result.out.dtype() == DType::kF32 &&
+                            s_.value_dim % kLanesI == 0 &&
+                            call_.out_angles.cos == nullptr
+                        ? result.out.MutableData<float>()
+                        : nullptr) {}
 
   // Blocks [first, end), counted over queries, heads and sequences.
-  void Run(int64_t first, int64_t end) {
+  void Run(int64_t first, int64_t end) noexcept {
     int64_t i = 0, b = 0, kv = 0;
     h_ = 0;
     if (first > 0) {
@@ -74,20 +75,25 @@ class Task {
   }
 
  private:
+  // The row of query i in the results.
+  int64_t Row(int64_t i) const { return (b_ * s_.q_heads + h_) * s_.q_len + i; }
   void SetKeys(int64_t b, int64_t kv);
   // Key j, rotated: where it lies, or in `scratch` [kStride].
   const float* KeyRow(int64_t j, float* scratch) const;
   void PackKeys();
   void Block(int64_t first, int64_t count);
   void FindSeen(int64_t first, int64_t count);
+  void FindBias(int64_t first, int64_t count, int64_t rows);
   void LoadQueries(int64_t first, int64_t count, int64_t rows);
   void Dots(int64_t count);
   template <size_t kR>
   void Scores();
-  template <size_t kR>
-  void Values(const float* p, Interval keys, const float* inverse,
-              int64_t count, float* to, int64_t stride) const;
-  void Softmax(int64_t row, int64_t count, float* inverse);
+  void Softmax(int64_t first, int64_t count, float* inverse);
+  void AddOperands(int64_t first, int64_t count);
+  void SetHidden(int64_t first, int64_t count, float value);
+  void FinishWeights(int64_t first, int64_t count, float* inverse);
+  void ValuesByRow(const float* inverse, int64_t count, float* to,
+                   int64_t stride) const;
 
   const Layout& layout_;
   const ShortCall& call_;
@@ -98,9 +104,8 @@ class Task {
   float* const block_out_;
   float* const panels_;
   float* const copies_;
-  Tensor& out_;
+  const kernels::CallResult& result_;
   float* const direct_out_;
-  float* const lse_;
 
   // The key head at work, and its values.
   int64_t b_ = -1, kv_ = -1, h_ = -1;
@@ -110,8 +115,11 @@ class Task {
   // The block at work.
   Interval seen_[kRows];
   Interval any_;                   // the union of what its rows see
-  bool ragged_ = false;            // not all of them see the same
+  bool ragged_ = false;            // not all of them see all of it
+  bool gaps_[kRows];               // between two keys that a row sees
+  bool any_gaps_ = false;          // of some row
   const float* bias_rows_[kRows];  // by key; zeros if there is none
+  bool biased_ = false;            // there is one
   static constexpr float kZeros[kCols] = {};
 };
 
@@ -128,23 +136,25 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
   kv_ = kv;
   const int64_t keys = call_.Keys(b);
   if (!layout_.by_dots) PackKeys();
-  values_ =
-      s_.value_dim % kLanesI == 0 ? layout_.call.v.Direct(b, kv, 0) : nullptr;
+  values_ = s_.value_dim % kLanesI == 0 && call_.v_angles.cos == nullptr
+                ? layout_.call.v.Direct(b, kv, 0)
+                : nullptr;
   value_stride_ = layout_.call.v.row_stride();
   const int64_t width = AlignUp(s_.value_dim, kLanesI);
   if (values_ == nullptr) {
     for (int64_t j = 0; j < keys; ++j) {
       float* row = copies_ + j * width;
       layout_.call.v.Load(b, kv, j, row);
+      layout_.RotateValue(j, row);
       for (int64_t d = s_.value_dim; d < width; ++d) row[d] = 0.0F;
     }
     values_ = copies_;
     value_stride_ = width;
   }
-  // 0 * inf is NaN: weights of keys that a row does not see must not meet
-  // values that are not finite.
+  // 0 * inf is NaN: weights of keys that a row does not see, or drops, must not
+  // meet values that are not finite.
   values_finite_ = true;
-  if (!layout_.masked) return;
+  if (!layout_.masked && !layout_.dropout) return;
   VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
   for (int64_t j = 0; j < keys; ++j) {
     const float* row = values_ + j * value_stride_;
@@ -189,14 +199,15 @@ inline void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
   const int64_t depth = layout_.depth, padded = layout_.padded;
   // Queries that are only scaled, and by one factor, are most of them.
   const bool plain = from != nullptr && layout_.as_it_is &&
-                     layout_.call.terms.scale.beta == 0.0;
+                     !layout_.call.terms.scale.rows.defined();
   for (int64_t r = 0; r < count; ++r) {
     float* to = queries_ + r * kStride;
     if (plain) {
       SetScaled(layout_.even_scale, from + r * step, depth, to);
     } else {
       layout_.call.q.Load(b_, h_, first + r, to);
-      layout_.FinishQuery(h_, call_.q_first + first + r,
+      const int64_t position = call_.q_first + first + r;
+      layout_.FinishQuery(h_, position, layout_.ScaleOf(h_, position),
                           layout_.QueryAngles(first + r), to, to,
                           /*plain=*/nullptr);
     }
@@ -222,7 +233,7 @@ inline void Task::Dots(int64_t count) {
       }
     }
     for (int64_t r = 0; r < count; ++r) {
-      if (call_.bias != nullptr) {
+      if (biased_) {
         sums[r] = hn::Add(sums[r], hn::LoadU(kDF, bias_rows_[r] + j));
       }
       hn::StoreU(sums[r], kDF, scores_ + r * kStride + j);
@@ -234,132 +245,202 @@ template <size_t kR>
 inline void Task::Scores() {
   const size_t depth = static_cast<size_t>(layout_.depth);
   for (int64_t p = AlignDown(any_.begin, kColsI); p < any_.end; p += kColsI) {
-    const AddStore end{bias_rows_, call_.bias == nullptr ? 0 : p, scores_ + p};
+    const AddStore end{bias_rows_, biased_ ? p : 0, scores_ + p};
     const float* panel = panels_ + p * layout_.depth;
     if (any_.end - p > kLanesI) {
-      RowsProduct<kR, 2>(queries_, panel, kColsI, depth, end);
+      Product<kR, 2>(queries_, 1, Fixed<kStride>(), panel, kColsI, depth, end);
     } else {
-      RowsProduct<kR, 1>(queries_, panel, kColsI, depth, end);
+      Product<kR, 1>(queries_, 1, Fixed<kStride>(), panel, kColsI, depth, end);
     }
   }
 }
 
-// p [kR][kStride] times the values of `keys`, times inverse[r], to `to`.
-template <size_t kR>
-inline void Task::Values(const float* p, Interval keys, const float* inverse,
-                         int64_t count, float* to, int64_t stride) const {
-  const float* from = values_ + keys.begin * value_stride_;
-  const size_t depth = static_cast<size_t>(keys.end - keys.begin);
-  for (int64_t c = 0; c < s_.value_dim; c += kColsI) {
-    const ScaleStore end{inverse, count, to + c, stride};
-    if (s_.value_dim - c > kLanesI) {
-      RowsProduct<kR, 2>(p + keys.begin, from + c, value_stride_, depth, end);
-    } else {
-      RowsProduct<kR, 1>(p + keys.begin, from + c, value_stride_, depth, end);
-    }
+// What the call adds to the scores after the product.
+inline HWY_NOINLINE void Task::AddOperands(int64_t first, int64_t count) {
+  for (int64_t r = 0; r < count; ++r) {
+    layout_.operand_bias->Add(b_, h_, first + r, seen_[r],
+                              scores_ + r * kStride);
   }
 }
 
-// Weights of the block's rows; inverse[r] is 1 / sum, or 0 of nothing. `row` is
-// where the block begins in lse.
-inline void Task::Softmax(int64_t row, int64_t count, float* inverse) {
+// Sets what is hidden between the keys that the rows see.
+inline HWY_NOINLINE void Task::SetHidden(int64_t first, int64_t count,
+                                         float value) {
+  for (int64_t r = 0; r < count; ++r) {
+    if (!gaps_[r]) continue;
+    float* row = scores_ + r * kStride;
+    call_.ForHidden(b_, h_, first + r, seen_[r],
+                    [=](int64_t begin, int64_t end) {
+                      std::fill(row + begin, row + end, value);
+                    });
+  }
+}
+
+// Weights of the block's rows; inverse[r] is 1 / sum, or 0 of nothing.
+inline void Task::Softmax(int64_t first, int64_t count, float* inverse) {
   if (layout_.call.softcap > 0.0F) {
     for (int64_t r = 0; r < count; ++r) {
       SoftCapRow(layout_.call.softcap, any_.size(),
                  scores_ + r * kStride + any_.begin);
     }
   }
+  if (any_gaps_) SetHidden(first, count, kMinusInf);
   RowState states[kRows];
-  SoftmaxRows(scores_, seen_, any_, count, states);
-  for (int64_t r = 0; r < count; ++r) inverse[r] = InverseSum(states[r]);
-  if (lse_ == nullptr) return;
-  for (int64_t r = 0; r < count; ++r) lse_[row + r] = LogSumExp(states[r]);
+  if (ragged_) {
+    SoftmaxRows</*kAlike=*/false>(scores_, seen_, any_, count, states);
+  } else {
+    SoftmaxRows</*kAlike=*/true>(scores_, seen_, any_, count, states);
+  }
+  if (any_gaps_) SetHidden(first, count, 0.0F);
+  const double sink = layout_.call.Sink(h_);
+  for (int64_t r = 0; r < count; ++r) {
+    const float rescale = JoinSink(sink, states[r]);
+    inverse[r] = rescale * InverseSum(states[r]);
+  }
+  if (result_.lse == nullptr) return;
+  const int64_t row = Row(first);
+  for (int64_t r = 0; r < count; ++r) {
+    result_.lse[row + r] = LogSumExp(states[r]);
+  }
+}
+
+// Drops weights and stores them.
+inline HWY_NOINLINE void Task::FinishWeights(int64_t first, int64_t count,
+                                             float* inverse) {
+  for (int64_t r = 0; r < count; ++r) {
+    float* p = scores_ + r * kStride;
+    if (layout_.dropout) {
+      layout_.dropout->Drop(b_, h_, first + r, seen_[r], p);
+      inverse[r] *= layout_.dropout->gain();
+    }
+    if (result_.weights == nullptr) continue;
+    StoreWeightRow(p, seen_[r], inverse[r], /*order=*/nullptr,
+                   result_.weights + Row(first + r) * s_.k_len);
+  }
+}
+
+// The weights times the values, times inverse[r], to `to`, over what has a
+// weight alone: the same bits as MultiplyValues.
+inline HWY_NOINLINE void Task::ValuesByRow(const float* inverse, int64_t count,
+                                           float* to, int64_t stride) const {
+  const int64_t width = AlignUp(s_.value_dim, kLanesI);
+  for (int64_t r = 0; r < count; ++r) {
+    float* row = to + r * stride;
+    std::fill_n(row, width, 0.0F);
+    for (int64_t j = seen_[r].begin; j < seen_[r].end; ++j) {
+      const float weight = scores_[r * kStride + j];
+      if (weight == 0.0F) continue;
+      AddScaled(weight, values_ + j * value_stride_, width, row);
+    }
+    SetScaled(inverse[r], row, width, row);
+  }
 }
 
 // What the rows of a block see.
 inline void Task::FindSeen(int64_t first, int64_t count) {
-  ragged_ = false;
-  const Interval seen = call_.VisibleKeys(b_, first);
+  ragged_ = any_gaps_ = false;
+  const int64_t keys = call_.Keys(b_);
+  const auto look = [&](int64_t r) {
+    if (!call_.hides) return call_.VisibleOf(keys, first + r);
+    const kernels::Glimpse glimpse = call_.Look(b_, h_, first + r);
+    gaps_[r] = glimpse.gaps;
+    any_gaps_ |= glimpse.gaps;
+    return glimpse.seen;
+  };
+  const Interval seen = look(0);
   any_ = seen;
   for (int64_t r = 0; r < (layout_.masked ? 1 : count); ++r) seen_[r] = seen;
   if (!layout_.masked) return;
   for (int64_t r = 1; r < count; ++r) {
-    const Interval other = seen_[r] = call_.VisibleKeys(b_, first + r);
+    const Interval other = seen_[r] = look(r);
     ragged_ |= other.begin != seen.begin || other.end != seen.end;
-    if (other.begin == other.end) continue;
-    if (any_.begin == any_.end) any_ = other;
-    any_.begin = std::min(any_.begin, other.begin);
-    any_.end = std::max(any_.end, other.end);
+    any_ = Around(any_, other);
+  }
+}
+
+// What is added to the rows of a block while their products are in registers.
+inline void Task::FindBias(int64_t first, int64_t count, int64_t rows) {
+  const float* keys =
+      layout_.keys_in_product ? layout_.operand_bias->Keys(b_, h_) : nullptr;
+  biased_ = call_.bias != nullptr || keys != nullptr;
+  for (int64_t r = 0; r < rows; ++r) {
+    bias_rows_[r] = keys != nullptr ? keys
+                    : call_.bias == nullptr
+                        ? kZeros
+                        : call_.BiasRow(h_, first + std::min(r, count - 1));
   }
 }
 
 inline void Task::Block(int64_t first, int64_t count) {
   FindSeen(first, count);
   const int64_t rows = KernelRows(count);
-  for (int64_t r = 0; r < rows; ++r) {
-    bias_rows_[r] = call_.bias == nullptr
-                        ? kZeros
-                        : call_.BiasRow(h_, first + std::min(r, count - 1));
-  }
+  FindBias(first, count, rows);
   LoadQueries(first, count, rows);
   if (layout_.by_dots) {
     Dots(count);
   } else {
     WithRows(rows, [&]<size_t kR>() { Scores<kR>(); });
   }
-  const int64_t row = (b_ * s_.q_heads + h_) * s_.q_len + first;
+  if (layout_.operand_bias && !layout_.keys_in_product) {
+    AddOperands(first, count);
+  }
   float inverse[kRows];
-  Softmax(row, count, inverse);
+  Softmax(first, count, inverse);
+  if (layout_.dropout || result_.weights != nullptr) {
+    FinishWeights(first, count, inverse);
+  }
+  const int64_t row = Row(first);
   float* to =
       direct_out_ != nullptr ? direct_out_ + row * s_.value_dim : block_out_;
   const int64_t stride = direct_out_ != nullptr ? s_.value_dim : kStride;
-  if (!ragged_ || values_finite_) {
+  const bool zeros = ragged_ || any_gaps_ || layout_.dropout;  // among weights
+  if (values_finite_ || !zeros) {
     WithRows(rows, [&]<size_t kR>() {
-      Values<kR>(scores_, any_, inverse, count, to, stride);
+      MultiplyValues<kR>(scores_ + any_.begin,
+                         values_ + any_.begin * value_stride_, value_stride_,
+                         any_.end - any_.begin, s_.value_dim,
+                         ScaleStore{inverse, count, to, stride});
     });
   } else {
-    for (int64_t r = 0; r < count; ++r) {
-      Values<1>(scores_ + r * kStride, seen_[r], inverse + r, 1,
-                to + r * stride, stride);
-    }
+    ValuesByRow(inverse, count, to, stride);
   }
   if (direct_out_ != nullptr) return;
   for (int64_t r = 0; r < count; ++r) {
-    kernels::StoreRow(out_, row + r, block_out_ + r * kStride, s_.value_dim);
+    layout_.RotateOutput(first + r, block_out_ + r * kStride);
+    kernels::StoreRow(result_.out, row + r, block_out_ + r * kStride,
+                      s_.value_dim);
   }
 }
 
 }  // namespace short_seq
 
-void ShortF32(const kernels::Call& whole, Tensor& out, float* lse) {
+void ShortF32(const kernels::Call& whole, const kernels::CallResult& result) {
   const kernels::ShortCall call(whole);
   const int threads = whole.plan.threads;
   if (threads <= 1 && short_seq::IsFew(call)) {
-    short_seq::Few(call, out.MutableData<float>(), lse);
+    short_seq::Few(call, result.out.MutableData<float>(), result.lse);
     return;
   }
   const short_seq::Layout layout(call);
   const CallSizes& s = call.sizes;
   const int64_t heads = s.batch * s.q_heads;
-  const auto run = [&](int64_t first, int64_t end) {
-    static thread_local FloatBuffer floats;
-    const short_seq::Scratch scratch(s, layout.depth);
-    if (scratch.end > floats.capacity()) {
-      floats.Resize(scratch.end);
-      std::fill_n(floats.data(), floats.capacity(), 0.0F);
-    }
-    short_seq::Task(layout, scratch, floats.data(), out, lse).Run(first, end);
+  const short_seq::Scratch scratch(s, layout.depth);
+  float* floats = kernels::ShortScratch(threads * scratch.end);
+  result.ClearWeights(s);
+  const auto run = [&](int worker, int64_t first, int64_t end) noexcept {
+    short_seq::Task(layout, scratch, floats + worker * scratch.end, result)
+        .Run(first, end);
   };
   if (threads <= 1) {
-    run(0, heads * layout.blocks);
+    run(0, 0, heads * layout.blocks);
     return;
   }
   // Whole heads where there are enough of them: keys are transposed once.
   const int64_t piece = heads >= 2 * threads ? layout.blocks : 1;
   const int64_t pieces = heads * layout.blocks / piece;
   const int64_t tasks = std::min<int64_t>(pieces, 4 * threads);
-  ParallelFor(tasks, threads, [&](int64_t n) {
-    run(pieces * n / tasks * piece, pieces * (n + 1) / tasks * piece);
+  ParallelFor(tasks, threads, [&](int64_t n, int worker) noexcept {
+    run(worker, pieces * n / tasks * piece, pieces * (n + 1) / tasks * piece);
   });
 }
 
@@ -376,7 +457,7 @@ void AddBiasByPairF32(const kernels::ShortCall& call, int64_t heads,
       kernels::ConsecutiveTokens(call.k_first, present, call.terms);
   for (int64_t h = 0; h < heads; ++h) {
     for (int64_t i = 0; i < s.q_len; ++i, rows += stride) {
-      bias.Add(h, call.q_first + i, keys, call.VisibleOf(present, i), rows);
+      bias.Add(h, call.q_first + i, keys, call.ReachOf(present, i), rows);
     }
   }
 }

@@ -13,8 +13,8 @@ HWY_EXPORT(ShortF32);
 HWY_EXPORT(AddBiasByPairF32);
 
 namespace kernels {
-void Short(const Call& call, Tensor& out, float* lse) {
-  HWY_DYNAMIC_DISPATCH(ShortF32)(call, out, lse);
+void Short(const Call& call, const CallResult& result) {
+  HWY_DYNAMIC_DISPATCH(ShortF32)(call, result);
 }
 
 void AddBiasByPair(const ShortCall& call, int64_t heads, int64_t stride,

@@ -11,13 +11,12 @@
 namespace locus::kernels {
 
 // Takes calls of at most kShortTokens tokens at consecutive positions, alike in
-// all sequences, without segments; of the terms scale, rotation, extra
-// dimensions and biases. A few queries over many keys are left to Decode.
+// all sequences, without segments, and any operand; of the terms all but tables
+// of vectors. A few queries over many keys are left to Decode.
 const char* ShortRefuses(const Plan& plan);
 
-// The same results as Forward. out [B, Hq, Lq, Dv] is contiguous, lse
-// [B, Hq, Lq] or nullptr.
-void Short(const Call& call, Tensor& out, float* lse);
+// The same results as Forward.
+void Short(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels
 

@@ -1,5 +1,6 @@
-// Vectors of float32 from the storage types float, bf16 and f16, and back:
-// rounded to nearest, ties to even; infinities and NaNs stay what they are.
+// Vectors of float32 from the storage types float, bf16, f16 and int8, and back
+// to the first three: rounded to nearest, ties to even; infinities and NaNs
+// stay what they are.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_
@@ -39,6 +40,16 @@ HWY_INLINE void WithType(DType dtype, const F& f) {
     f.template operator()<hwy::float16_t>();
   } else {
     f.template operator()<float>();
+  }
+}
+
+// The same, or with the integers of a cache.
+template <typename F>
+HWY_INLINE void WithStoredType(DType dtype, const F& f) {
+  if (dtype == DType::kI8) {
+    f.template operator()<int8_t>();
+  } else {
+    WithType(dtype, f);
   }
 }
 
@@ -94,6 +105,13 @@ HWY_INLINE hn::Vec<D> Promote(D d, const hwy::float16_t* from) {
 #endif
 }
 
+template <class D>
+HWY_INLINE hn::Vec<D> Promote(D d, const int8_t* from) {
+  const hn::Rebind<int8_t, D> d8;
+  const hn::RebindToSigned<D> di;
+  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
+}
+
 // A number whose upper half is `value` rounded to bf16; the lower half means
 // nothing. A NaN becomes a quiet one: what tells a signalling one from infinity
 // may lie in the lower half.
@@ -122,7 +140,8 @@ HWY_INLINE void Demote(D d, hn::Vec<D> value, hwy::bfloat16_t* to) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, out)), d16, BitsOf(to));
 }
 template <class D>
-HWY_INLINE void Demote(D d, hn::Vec<D> value, hwy::float16_t* to) {
+HWY_INLINE void Demote([[maybe_unused]] D d, hn::Vec<D> value,
+                       hwy::float16_t* to) {
   const hn::Rebind<uint16_t, D> d16;
 #if LOCUS_NATIVE_F16
   const hn::Rebind<hwy::float16_t, D> df16;

@@ -113,7 +113,7 @@ double MeasureFmaGflops(int threads) {
   constexpr int64_t kRounds = 100000;
   std::vector<float> sink(static_cast<size_t>(threads) * 16);
   double operations = 0.0;
-  const double seconds = BestSeconds(threads, [&](int64_t t) {
+  const double seconds = BestSeconds(threads, [&](int64_t t) noexcept {
     const double done = HWY_DYNAMIC_DISPATCH(MultiplyAdds)(
         kRounds, &sink[static_cast<size_t>(t) * 16]);
     if (t == 0) operations = done;
@@ -139,17 +139,17 @@ MachineLimits MeasureMachine(int threads) {
   const auto rate = [&](double passes, const auto& task) {
     return passes * gigabytes / BestSeconds(threads, task);
   };
-  limits.read_gb_per_s = rate(1.0, [&](int64_t t) {
+  limits.read_gb_per_s = rate(1.0, [&](int64_t t) noexcept {
     HWY_DYNAMIC_DISPATCH(Read)
     (from[static_cast<size_t>(t)].data(), kFloats,
      &sink[static_cast<size_t>(t) * 16]);
   });
-  limits.copy_gb_per_s = rate(2.0, [&](int64_t t) {
+  limits.copy_gb_per_s = rate(2.0, [&](int64_t t) noexcept {
     HWY_DYNAMIC_DISPATCH(Copy)
     (from[static_cast<size_t>(t)].data(), to[static_cast<size_t>(t)].data(),
      kFloats);
   });
-  limits.update_gb_per_s = rate(2.0, [&](int64_t t) {
+  limits.update_gb_per_s = rate(2.0, [&](int64_t t) noexcept {
     HWY_DYNAMIC_DISPATCH(Update)(from[static_cast<size_t>(t)].data(), kFloats);
   });
   return limits;

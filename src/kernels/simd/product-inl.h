@@ -9,6 +9,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -64,12 +65,12 @@ struct Fixed {
 };
 constexpr Fixed<1> kAdjacent;
 
-// Asks for a line ahead of its use: far ahead into L2, shortly before into L1.
+// Prefetches a line: far ahead of its use into L2, shortly before into L1.
 // The hardware's own streams lose track where rows are read side by side;
 // without this a core waits for memory half of the time.
 enum class Level { kL1 = 3, kL2 = 2 };
 template <Level kLevel>
-HWY_INLINE void Fetch(const void* p) {
+HWY_INLINE void Prefetch(const void* p) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   __builtin_prefetch(p, /*rw=*/0, /*locality=*/static_cast<int>(kLevel));
 #else
@@ -77,9 +78,9 @@ HWY_INLINE void Fetch(const void* p) {
 #endif
 }
 
-// Asks for a row.
-HWY_INLINE void FetchRow(const float* row, int64_t count) {
-  for (int64_t d = 0; d < count; d += 16) Fetch<Level::kL1>(row + d);
+// Prefetches a row.
+HWY_INLINE void PrefetchRow(const float* row, int64_t count) {
+  for (int64_t d = 0; d < count; d += 16) Prefetch<Level::kL1>(row + d);
 }
 
 // acc += x * b, where compilers may not choose which of the three registers
@@ -95,14 +96,14 @@ HWY_INLINE void MulAddInto(VF x, VF b, VF& acc) {
 #endif
 }
 
-// acc0 += *x * b0, acc1 += *x * b1.
+// acc0 += *x * b0 and, if kV is 2, acc1 += *x * b1.
 //
 // AVX-512 can broadcast *x within the multiply-add. That is the same arithmetic
 // in two instructions instead of three: the third would cost nothing on a core
 // of our own, but where another hyper-thread takes every other cycle of the
 // decoder it decides the speed. Compilers share the broadcast between the two
 // unless they are told.
-template <bool kWithin>
+template <bool kWithin, size_t kV>
 HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
                                 VF& acc1) {
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3 && \
@@ -111,24 +112,26 @@ HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
     asm("vfmadd231ps %2%{1to16%}, %1, %0"
         : "+v"(acc0.raw)
         : "v"(b0.raw), "m"(*x));
-    asm("vfmadd231ps %2%{1to16%}, %1, %0"
-        : "+v"(acc1.raw)
-        : "v"(b1.raw), "m"(*x));
+    if constexpr (kV == 2) {
+      asm("vfmadd231ps %2%{1to16%}, %1, %0"
+          : "+v"(acc1.raw)
+          : "v"(b1.raw), "m"(*x));
+    }
     return;
   }
 #endif
   const VF all = hn::Set(kDF, *x);
   MulAddInto(all, b0, acc0);
-  MulAddInto(all, b1, acc1);
+  if constexpr (kV == 2) MulAddInto(all, b1, acc1);
 }
 
-// The sums of a product. Rows are named by constants from the start, not
-// counted by a loop: only then do compilers keep all sums in registers wherever
-// the product is inlined.
-template <typename Rows>
+// The sums of a product: a row of kV vectors for each of the rows. Rows are
+// named by constants from the start, not counted by a loop: only then do
+// compilers keep all sums in registers wherever the product is inlined.
+template <size_t kV, typename Rows>
 struct Sums;
-template <size_t... kRow>
-struct Sums<std::index_sequence<kRow...>> {
+template <size_t kV, size_t... kRow>
+struct Sums<kV, std::index_sequence<kRow...>> {
   HWY_INLINE Sums() {
     ((x0[kRow] = hn::Zero(kDF), x1[kRow] = hn::Zero(kDF)), ...);
   }
@@ -136,14 +139,18 @@ struct Sums<std::index_sequence<kRow...>> {
   template <typename Stride>
   HWY_INLINE void Add(const float* a, Stride ar, const float* b) {
     const VF b0 = hn::LoadU(kDF, b);
-    const VF b1 = hn::LoadU(kDF, b + kLanes);
-    (MulAddBroadcast<kWithin<Stride, kRow>>(a + kRow * static_cast<size_t>(ar),
-                                            b0, b1, x0[kRow], x1[kRow]),
+    const VF b1 = kV == 2 ? hn::LoadU(kDF, b + kLanes) : b0;
+    (MulAddBroadcast<kWithin<Stride, kRow>, kV>(
+         a + kRow * static_cast<size_t>(ar), b0, b1, x0[kRow], x1[kRow]),
      ...);
   }
   template <typename End>
   HWY_INLINE void Finish(const End& end) const {
-    (end(kRow, x0[kRow], x1[kRow]), ...);
+    if constexpr (kV == 2) {
+      (end(kRow, x0[kRow], x1[kRow]), ...);
+    } else {
+      (end(kRow, x0[kRow]), ...);
+    }
   }
   // Two rows of three broadcast within: more would wait for the load ports,
   // fewer for the decoder.
@@ -154,17 +161,18 @@ struct Sums<std::index_sequence<kRow...>> {
   VF x1[sizeof...(kRow)];
 };
 
-// sum_k A[k, r] B[k, 0..kCols), a row of two vectors for each r.
+// sum_k A[k, r] B[k, :] for kR rows and kV vectors of columns, one or two.
 //
 // A is read at a[k * ak + r * ar], B at b[k * bk ..]; all loads may be
 // unaligned. With a Fixed `ar` the rows of A are displacements from one
-// address, as a broadcast within the multiply-add wants them. end(r, x0, x1)
-// takes the sum of row r: it is inlined and works in registers.
-template <typename Stride, typename End>
+// address, as a broadcast within the multiply-add wants them. end(r, x0, x1),
+// or end(r, x0), takes the sum of row r: it is inlined and works in registers.
+template <size_t kR = kRows, size_t kV = 2, typename Stride, typename End>
 HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t ak, Stride ar,
-                        const float* HWY_RESTRICT b, size_t bk, size_t depth,
+                        const float* HWY_RESTRICT b, int64_t bk, size_t depth,
                         const End& end) {
-  Sums<std::make_index_sequence<kRows>> sums;
+  static_assert(kR <= kRows && (kV == 1 || kV == 2));
+  Sums<kV, std::make_index_sequence<kR>> sums;
   // Four steps at a time: counting is one instruction in ten otherwise.
   size_t left = depth;
   for (; left >= 4; left -= 4) {
@@ -246,19 +254,35 @@ struct AddTo {
   float* HWY_RESTRICT c;
   size_t ldc;
 };
-// C = keep[r] * C + the product.
+// C = rescale[r] * C + the product.
 struct ScaleAddTo {
   HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
     float* HWY_RESTRICT to = c + r * ldc;
-    const VF k = hn::Set(kDF, keep[r]);
+    const VF k = hn::Set(kDF, rescale[r]);
     hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to), x0), kDF, to);
     hn::StoreU(hn::MulAdd(k, hn::LoadU(kDF, to + kLanes), x1), kDF,
                to + kLanes);
   }
-  const float* HWY_RESTRICT keep;
+  const float* HWY_RESTRICT rescale;
   float* HWY_RESTRICT c;
   size_t ldc;
 };
+
+#if HWY_TARGET != HWY_SCALAR
+// Stores the blocks of four lanes of x, each `stride` after the one before.
+template <class D>
+HWY_INLINE void StoreQuads(D d, hn::Vec<D> x, float* HWY_RESTRICT to,
+                           size_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    hn::StoreU(x, d, to);
+  } else {
+    const hn::Half<D> half;
+    StoreQuads(half, hn::LowerHalf(half, x), to, stride);
+    StoreQuads(half, hn::UpperHalf(half, x),
+               to + hn::MaxLanes(half) / 4 * stride, stride);
+  }
+}
+#endif
 
 // Columns of a packed operand: to[d * stride + 0..3] = row0..3[d].
 HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
@@ -266,21 +290,28 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
                            const float* HWY_RESTRICT row2,
                            const float* HWY_RESTRICT row3, size_t depth,
                            float* HWY_RESTRICT to, size_t stride) {
-  HWY_ALIGN float quads[4 * kLanes];
-  const hn::CappedTag<float, 4> quad;
-  constexpr size_t kQuad = HWY_MIN(kLanes, 4);
+#if HWY_TARGET == HWY_SCALAR
+  const size_t whole = 0;
+#else
   const size_t whole = depth / kLanes * kLanes;
+  // Within each block of four lanes: pairs of rows, then pairs of pairs.
+  const hn::Repartition<uint64_t, DF> pairs;
+  const auto store = [&](auto x, size_t d) HWY_ATTR {
+    StoreQuads(kDF, hn::BitCast(kDF, x), to + d * stride, 4 * stride);
+  };
   for (size_t d = 0; d < whole; d += kLanes) {
-    hn::StoreInterleaved4(hn::LoadU(kDF, row0 + d), hn::LoadU(kDF, row1 + d),
-                          hn::LoadU(kDF, row2 + d), hn::LoadU(kDF, row3 + d),
-                          kDF, quads);
-    for (size_t l = 0; l < kLanes; ++l) {
-      for (size_t e = 0; e < 4; e += kQuad) {
-        hn::StoreU(hn::Load(quad, quads + 4 * l + e), quad,
-                   to + (d + l) * stride + e);
-      }
-    }
+    const VF x0 = hn::LoadU(kDF, row0 + d), x1 = hn::LoadU(kDF, row1 + d);
+    const VF x2 = hn::LoadU(kDF, row2 + d), x3 = hn::LoadU(kDF, row3 + d);
+    const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kDF, x0, x1));
+    const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kDF, x2, x3));
+    const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kDF, x0, x1));
+    const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kDF, x2, x3));
+    store(hn::InterleaveLower(pairs, low01, low23), d);
+    store(hn::InterleaveUpper(pairs, low01, low23), d + 1);
+    store(hn::InterleaveLower(pairs, high01, high23), d + 2);
+    store(hn::InterleaveUpper(pairs, high01, high23), d + 3);
   }
+#endif
   for (size_t d = whole; d < depth; ++d) {
     to[d * stride] = row0[d];
     to[d * stride + 1] = row1[d];
@@ -289,26 +320,24 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
   }
 }
 
-// Rows [kRows][depth] as columns of a block [depth][kRows].
+// Rows [kRows][depth] as columns of a block [depth][kRows], by fours, of which
+// the last may repeat two rows of the one before.
 inline void PackBlock(const float* rows, int64_t depth, float* block) {
-  constexpr int64_t kQuads = kRowsI / 4 * 4;
-  for (int64_t r = 0; r < kQuads; r += 4) {
+  static_assert(kRows >= 4);
+  for (int64_t next = 0; next < kRowsI; next += 4) {
+    const int64_t r = std::min(next, kRowsI - 4);
     const float* row = rows + r * depth;
     Transpose4(row, row + depth, row + 2 * depth, row + 3 * depth,
                static_cast<size_t>(depth), block + r, kRows);
-  }
-  for (int64_t r = kQuads; r < kRowsI; ++r) {
-    for (int64_t d = 0; d < depth; ++d) {
-      block[d * kRowsI + r] = rows[r * depth + d];
-    }
   }
 }
 
 // y = w x, and y += w x.
 HWY_INLINE void SetScaled(float w, const float* x, int64_t count, float* y) {
   const VF all = hn::Set(kDF, w);
+  const int64_t whole = AlignDown(count, kLanesI);
   int64_t d = 0;
-  for (; d + kLanesI <= count; d += kLanesI) {
+  for (; d < whole; d += kLanesI) {
     hn::StoreU(hn::Mul(all, hn::LoadU(kDF, x + d)), kDF, y + d);
   }
   for (; d < count; ++d) y[d] = w * x[d];

@@ -15,12 +15,23 @@ namespace locus::kernels {
 class Rows {
  public:
   explicit Rows(const Tensor& t);
+  // Integers, of which row (b, h, i) is to be multiplied by scales [B, H, L,
+  // 1]; without any (not defined) as above.
+  Rows(const Tensor& t, const Tensor& scales);
+  // Rows in blocks of a tensor [blocks, H, block_size, D]: row i of sequence b
+  // is row i % block_size of block table[b * per_sequence + i / block_size].
+  Rows(const Tensor& blocks, const int64_t* table, int64_t per_sequence);
   // Writes row (b, h, i) to dst[0 .. dim).
-  void Load(int64_t b, int64_t h, int64_t i, float* dst) const;
+  void Load(int64_t b, int64_t h, int64_t i, float* dst) const {
+    LoadPart(b, h, i, 0, dim_, dst);
+  }
+  // The same for elements [first, first + count) of the row.
+  void LoadPart(int64_t b, int64_t h, int64_t i, int64_t first, int64_t count,
+                float* dst) const;
   // The row itself if it is float with unit stride, else nullptr.
   const float* Direct(int64_t b, int64_t h, int64_t i) const {
-    if (dtype_ != DType::kF32 || stride_[3] != 1) return nullptr;
-    return Head<float>(b, h) + i * stride_[2];
+    if (dtype_ != DType::kF32 || stride_[3] != 1 || in_blocks()) return nullptr;
+    return At<float>(b, h, i);
   }
   // Adjacent rows lie this many floats apart (where Direct is not nullptr).
   int64_t row_stride() const { return stride_[2]; }
@@ -28,22 +39,45 @@ class Rows {
   DType dtype() const { return dtype_; }
   // The elements of a row are adjacent.
   bool unit_stride() const { return stride_[3] == 1 || dim_ == 1; }
-  // The first element of row (b, h, 0), of type T.
-  template <typename T>
-  const T* Head(int64_t b, int64_t h) const {
-    return static_cast<const T*>(data_) + b * stride_[0] + h * stride_[1];
+  // What rows (b, h, 0), (b, h, 1), ... are multiplied by once they are floats;
+  // nullptr: nothing.
+  const float* Scales(int64_t b, int64_t h) const {
+    return scales_ == nullptr
+               ? nullptr
+               : scales_ + b * scale_stride_[0] + h * scale_stride_[1];
   }
-  // The first element of row (b, h, i), whatever its type.
+  // Rows of a sequence lie row_stride() apart only within a block.
+  bool in_blocks() const { return table_ != nullptr; }
+  int64_t block_size() const { return block_size_; }
+  // The first element of row (b, h, i), of type T.
+  template <typename T>
+  const T* At(int64_t b, int64_t h, int64_t i) const {
+    return static_cast<const T*>(data_) + Offset(b, h, i);
+  }
+  // The same, whatever its type.
   const void* Row(int64_t b, int64_t h, int64_t i) const {
-    const int64_t at = b * stride_[0] + h * stride_[1] + i * stride_[2];
-    return static_cast<const char*>(data_) + at * DTypeBytes(dtype_);
+    return static_cast<const char*>(data_) +
+           Offset(b, h, i) * DTypeBytes(dtype_);
   }
 
  private:
+  int64_t Offset(int64_t b, int64_t h, int64_t i) const {
+    if (in_blocks()) {
+      b = table_[b * per_sequence_ + i / block_size_];
+      i %= block_size_;
+    }
+    return b * stride_[0] + h * stride_[1] + i * stride_[2];
+  }
+
   const void* data_;
   DType dtype_;
   int64_t stride_[4];
   int64_t dim_;
+  const float* scales_ = nullptr;
+  int64_t scale_stride_[2] = {};
+  const int64_t* table_ = nullptr;  // of blocks
+  int64_t per_sequence_ = 0;
+  int64_t block_size_ = 0;
 };
 
 // Element `at` of a tensor that the caller owns, whatever its type.
@@ -60,6 +94,13 @@ inline void* RowOf(Tensor& t, int64_t b, int64_t h, int64_t i) {
 
 // Writes `count` floats as elements of another type, rounded to nearest even.
 void StoreFloats(const float* src, int64_t count, DType dtype, void* dst);
+
+// Writes `count` floats as integers from -127 to 127 and returns their scale s:
+// q = x / s, rounded to nearest even, with s = max |x| / 127, so that |x - q s|
+// is at most max |x| / 254. Scales below 2^-126 would lose bits: s is at least
+// that, and the bound at least 2^-127. With a NaN or an infinity among the
+// numbers the scale is NaN.
+float Quantize(const float* src, int64_t count, int8_t* dst);
 
 // Writes floats [dim] to a row of a contiguous tensor of any element type.
 inline void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {

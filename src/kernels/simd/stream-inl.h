@@ -35,7 +35,8 @@ inline void FromParts(int64_t dim, float* x) {
 }
 
 // Rows of one head, `stride` elements apart; row j of the sorted order lies at
-// source[j], or at j itself without `source`.
+// source[j], or at j itself without `source`. What is prefetched lies `far`
+// elements later.
 template <typename T>
 struct RowsOf {
   const T* operator[](int64_t j) const {
@@ -48,23 +49,58 @@ struct RowsOf {
     const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
     return std::max<int64_t>(8, 32768 / bytes);
   }
-  // The same in elements.
-  int64_t Far(int64_t dim) const { return FarRows(dim) * stride; }
 
   const T* base;
   int64_t stride;
-  const int64_t* source;
+  const int64_t* source = nullptr;
+  int64_t far = 0;
 };
+
+// Calls f(rows, j, n) for stretches of keys [j, j + n) that make up [begin,
+// end), in order: rows[0 .. n) of (b, h) are theirs. One stretch, or one per
+// block, or one per key that blocks hold in another order; `source` is the
+// order of the tokens, or nullptr, and `count` how many there are.
+template <typename T, typename F>
+HWY_INLINE void ForStretches(const Rows& rows, int64_t b, int64_t h,
+                             const int64_t* source, int64_t count,
+                             int64_t begin, int64_t end, const F& f) {
+  const int64_t stride = rows.row_stride();
+  const int64_t far_rows = RowsOf<T>::FarRows(rows.dim());
+  if (!rows.in_blocks()) {
+    const T* head = rows.At<T>(b, h, 0);
+    f(RowsOf<T>{.base = source == nullptr ? head + begin * stride : head,
+                .stride = stride,
+                .source = source == nullptr ? nullptr : source + begin,
+                .far = far_rows * stride},
+      begin, end - begin);
+    return;
+  }
+  if (source != nullptr) {
+    for (int64_t j = begin; j < end; ++j) {
+      f(RowsOf<T>{.base = rows.At<T>(b, h, source[j]), .stride = stride}, j, 1);
+    }
+    return;
+  }
+  for (int64_t j = begin; j < end;) {
+    const int64_t n =
+        std::min(end - j, rows.block_size() - j % rows.block_size());
+    const T* base = rows.At<T>(b, h, j);
+    // As many rows later another block begins, anywhere in memory.
+    const T* later = rows.At<T>(b, h, std::min(j + far_rows, count - 1));
+    f(RowsOf<T>{.base = base, .stride = stride, .far = later - base}, j, n);
+    j += n;
+  }
+}
 
 // Prefetches kVectors vectors, `far` and `near` elements after p.
 template <size_t kVectors, typename T>
-HWY_INLINE void FetchVectors(const T* p, int64_t far, int64_t near) {
+HWY_INLINE void PrefetchVectors(const T* p, int64_t far, int64_t near) {
   constexpr int64_t kBytes =
       static_cast<int64_t>(kVectors * kLanes * sizeof(T));
 #pragma GCC unroll 4
   for (int64_t n = 0; n < kBytes; n += 64) {
-    Fetch<Level::kL2>(reinterpret_cast<const char*>(p + far) + n);
-    Fetch<Level::kL1>(reinterpret_cast<const char*>(p + near) + n);
+    Prefetch<Level::kL2>(reinterpret_cast<const char*>(p + far) + n);
+    Prefetch<Level::kL1>(reinterpret_cast<const char*>(p + near) + n);
   }
 }
 
@@ -75,19 +111,39 @@ inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
   if (rows.dtype() == DType::kF64 || !rows.unit_stride() || dim < kLanesI) {
     rows.Load(b, h, i, to);
   } else {
-    WithType(rows.dtype(), [&]<typename T>() {
-      const T* from = rows.Head<T>(b, h) + i * rows.row_stride();
-      const RowsOf<T> row{from, rows.row_stride(), nullptr};
-      const int64_t far = row.Far(dim), near = 4 * row.stride;
+    WithStoredType(rows.dtype(), [&]<typename T>() {
+      const T* from = rows.At<T>(b, h, i);
+      // The rows behind the end of a block are not the next ones.
+      const int64_t step = rows.in_blocks() ? 0 : rows.row_stride();
+      const int64_t far = RowsOf<T>::FarRows(dim) * step, near = 4 * step;
+      const float* scales = rows.Scales(b, h);
+      const VF scale = hn::Set(kDF, scales == nullptr ? 1.0F : scales[i]);
+      const auto convert = [&](int64_t d) {
+        hn::StoreU(hn::Mul(scale, Promote(kDF, from + d)), kDF, to + d);
+      };
       for (int64_t d = 0; d + kLanesI < dim; d += kLanesI) {
-        FetchVectors<1>(from + d, far, near);
-        hn::StoreU(Promote(kDF, from + d), kDF, to + d);
+        PrefetchVectors<1>(from + d, far, near);
+        convert(d);
       }
-      // The last vector ends where the row ends.
-      hn::StoreU(Promote(kDF, from + dim - kLanesI), kDF, to + dim - kLanesI);
+      convert(dim - kLanesI);  // the last vector ends where the row ends
     });
   }
   std::fill(to + dim, to + padded, 0.0F);
+}
+
+// x[j] *= factor * scales[j] for j in [begin, end), or scales[source[j]].
+inline void MultiplyByScales(float factor, const float* HWY_RESTRICT scales,
+                             const int64_t* source, int64_t begin, int64_t end,
+                             float* HWY_RESTRICT x) {
+  const VF by = hn::Set(kDF, factor);
+  int64_t j = begin;
+  for (; source == nullptr && j + kLanesI <= end; j += kLanesI) {
+    const VF scaled = hn::Mul(by, hn::LoadU(kDF, scales + j));
+    hn::StoreU(hn::Mul(hn::LoadU(kDF, x + j), scaled), kDF, x + j);
+  }
+  for (; j < end; ++j) {
+    x[j] *= factor * scales[source == nullptr ? j : source[j]];
+  }
 }
 
 // a . b over whole vectors.
@@ -152,6 +208,28 @@ HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
 }
 #endif
 
+// s[r][n] = the sum of the lanes of acc[r][n].
+template <size_t kR, size_t kK>
+HWY_INLINE void StoreDots(const VF (&acc)[kR][kK], float* HWY_RESTRICT s,
+                          int64_t lds) {
+  // Four sums at a time: of one row, or two of each of two rows.
+  if constexpr (kK == 4) {
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3], to, to + 2);
+    }
+  } else {
+    static_assert(kK == 2 && kR % 2 == 0);
+#pragma GCC unroll 2
+    for (size_t r = 0; r < kR; r += 2) {
+      float* to = s + static_cast<int64_t>(r) * lds;
+      StoreSums(acc[r][0], acc[r][1], acc[r + 1][0], acc[r + 1][1], to,
+                to + lds);
+    }
+  }
+}
+
 // x, loaded once: g++ would rather have each multiply-add that needs it read it
 // again, more reads than a core can do beside two multiply-adds a cycle.
 HWY_INLINE VF InRegister(VF x) {
@@ -182,8 +260,8 @@ HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
 }
 
 // s[r][0 .. kK) = q[r] . keys[0 .. kK) for kR queries; depth in whole vectors.
-// kFetch: also prefetches the keys `far` and `near` elements later.
-template <size_t kR, size_t kK, bool kFetch, typename T>
+// kPrefetch: also prefetches the keys `far` and `near` elements later.
+template <size_t kR, size_t kK, bool kPrefetch, typename T>
 HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
                         int64_t ldq, int64_t depth, int64_t far, int64_t near,
                         float* HWY_RESTRICT s, int64_t lds) {
@@ -196,10 +274,10 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
   constexpr int64_t kLine = kLineOf<T>;
   int64_t d = 0;
   for (; d + kLine <= depth; d += kLine) {
-    if constexpr (kFetch) {
+    if constexpr (kPrefetch) {
 #pragma GCC unroll 4
       for (size_t n = 0; n < kK; ++n) {
-        FetchVectors<kLine / kLanesI>(keys[n] + d, far, near);
+        PrefetchVectors<kLine / kLanesI>(keys[n] + d, far, near);
       }
     }
 #pragma GCC unroll 2
@@ -208,10 +286,10 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
       MulAddKeys<1>(keys, e, q, ldq, acc);
     }
   }
-  if (kFetch && d < depth) {
+  if (kPrefetch && d < depth) {
 #pragma GCC unroll 4
     for (size_t n = 0; n < kK; ++n) {
-      FetchVectors<1>(keys[n] + d, far, near);
+      PrefetchVectors<1>(keys[n] + d, far, near);
     }
   }
   for (; d + kPaired <= depth; d += kPaired) {
@@ -228,29 +306,21 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
       }
     }
   }
-  // Four sums at a time: of one row, or two of each of two rows.
-  if constexpr (kK == 4) {
-#pragma GCC unroll 4
-    for (size_t r = 0; r < kR; ++r) {
-      float* to = s + static_cast<int64_t>(r) * lds;
-      StoreSums(acc[r][0], acc[r][1], acc[r][2], acc[r][3], to, to + 2);
-    }
-  } else {
-    static_assert(kK == 2 && kR % 2 == 0);
-#pragma GCC unroll 2
-    for (size_t r = 0; r < kR; r += 2) {
-      float* to = s + static_cast<int64_t>(r) * lds;
-      StoreSums(acc[r][0], acc[r][1], acc[r + 1][0], acc[r + 1][1], to,
-                to + lds);
-    }
-  }
+  StoreDots<kR, kK>(acc, s, lds);
 }
+
+// The same for integers, in stream_int8-inl.h.
+template <size_t kR, size_t kK, bool kPrefetch>
+HWY_INLINE void DotKeys(const int8_t* const (&keys)[kK],
+                        const int16_t* HWY_RESTRICT q, int64_t ldq,
+                        int64_t depth, int64_t far, int64_t near,
+                        float* HWY_RESTRICT s, int64_t lds);
 
 // The same for keys [begin, end): s[r][j - begin] = q[r] . key j. Writes up to
 // three floats past the end of each row of s. Not inlined, for registers.
-template <size_t kR, bool kFetch, typename T>
+template <size_t kR, bool kPrefetch, typename T, typename Q>
 HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
-                             const float* HWY_RESTRICT q, int64_t ldq,
+                             const Q* HWY_RESTRICT q, int64_t ldq,
                              int64_t depth, int64_t far, float* HWY_RESTRICT s,
                              int64_t lds) {
   constexpr int64_t kK = static_cast<int64_t>(kShared<kR>);
@@ -263,25 +333,25 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
       const T* at[kShared<kR>];
 #pragma GCC unroll 4
       for (int64_t n = 0; n < kK; ++n) at[n] = k + n * step;
-      DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
-                                       s + (j - begin), lds);
+      DotKeys<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
+                                          s + (j - begin), lds);
     }
   }
   for (; j < end; j += kK) {
     const T* at[kShared<kR>];
     for (int64_t n = 0; n < kK; ++n) at[n] = keys[std::min(j + n, end - 1)];
-    DotKeys<kR, kShared<kR>, kFetch>(at, q, ldq, depth, far, near,
-                                     s + (j - begin), lds);
+    DotKeys<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
+                                        s + (j - begin), lds);
   }
 }
 
-// Calls f.operator()<kR, kFetch>(j, stop, r) for keys [j, stop) and rows
+// Calls f.operator()<kR, kPrefetch>(j, stop, r) for keys [j, stop) and rows
 // [r, r + kR) of all. Few keys at a time, so that what the first rows have
 // brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB. The
 // first rows prefetch later keys; so do the last few, which find them on their
 // way.
 constexpr int64_t kKeysInL1 = 32;
-template <bool kFetch, typename F>
+template <bool kPrefetch, typename F>
 HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
                           const F& f) {
   constexpr int64_t kMost = static_cast<int64_t>(kSharedRows);
@@ -289,36 +359,35 @@ HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
     const int64_t stop = std::min(end, j + kKeysInL1);
     int64_t r = 0;
     if (rows >= kMost) {
-      f.template operator()<kSharedRows, kFetch>(j, stop, r);
+      f.template operator()<kSharedRows, kPrefetch>(j, stop, r);
       r = kMost;
     }
     for (; r + kMost <= rows; r += kMost) {
       f.template operator()<kSharedRows, false>(j, stop, r);
     }
     if (r + 2 <= rows) {
-      f.template operator()<2, kFetch>(j, stop, r);
+      f.template operator()<2, kPrefetch>(j, stop, r);
       r += 2;
     }
-    if (r < rows) f.template operator()<1, kFetch>(j, stop, r);
+    if (r < rows) f.template operator()<1, kPrefetch>(j, stop, r);
   }
 }
 
 // DotAllKeys for `rows` queries.
-template <bool kFetch, typename T>
+template <bool kPrefetch, typename T, typename Q>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
-             const float* HWY_RESTRICT q, int64_t ldq, int64_t rows,
-             int64_t depth, float* HWY_RESTRICT s, int64_t lds) {
-  const int64_t far = keys.Far(depth);
-  ForBlocks<kFetch>(
+             const Q* HWY_RESTRICT q, int64_t ldq, int64_t rows, int64_t depth,
+             float* HWY_RESTRICT s, int64_t lds) {
+  ForBlocks<kPrefetch>(
       begin, end, rows,
       [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
-        DotAllKeys<kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth, far,
+        DotAllKeys<kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth, keys.far,
                              s + r * lds + (j - begin), lds);
       });
 }
 
 // out[r][0 .. kC vectors) += sum over keys [begin, end) of p[r][j - begin] v_j.
-template <size_t kR, size_t kC, bool kFetch, typename T>
+template <size_t kR, size_t kC, bool kPrefetch, typename T>
 HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
                            const float* HWY_RESTRICT p, int64_t ldp,
                            int64_t col, int64_t far, int64_t near,
@@ -334,7 +403,7 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
   for (int64_t j = begin; j < end; ++j) {
     const T* HWY_RESTRICT v = values[j] + col;
-    if constexpr (kFetch) FetchVectors<kC>(v, far, near);
+    if constexpr (kPrefetch) PrefetchVectors<kC>(v, far, near);
     VF x[kC];
 #pragma GCC unroll 4
     for (size_t c = 0; c < kC; ++c) {
@@ -363,7 +432,7 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
 }
 
 // The same over all columns, `dim` in whole vectors.
-template <size_t kR, bool kFetch, typename T>
+template <size_t kR, bool kPrefetch, typename T>
 HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
                                 const float* HWY_RESTRICT p, int64_t ldp,
                                 int64_t dim, int64_t far,
@@ -374,35 +443,34 @@ HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   for (; c + kWide <= dim; c += kWide) {
     // The second half of a line has been prefetched with the first.
     if (c % kLineOf<T> == 0) {
-      AddColumns<kR, kShared<kR>, kFetch>(values, begin, end, p, ldp, c, far,
-                                          near, out + c, ldo);
+      AddColumns<kR, kShared<kR>, kPrefetch>(values, begin, end, p, ldp, c, far,
+                                             near, out + c, ldo);
     } else {
       AddColumns<kR, kShared<kR>, false>(values, begin, end, p, ldp, c, 0, 0,
                                          out + c, ldo);
     }
   }
   if (kWide > kPaired && c + kPaired <= dim) {
-    AddColumns<kR, 2, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
-                              ldo);
+    AddColumns<kR, 2, kPrefetch>(values, begin, end, p, ldp, c, far, near,
+                                 out + c, ldo);
     c += kPaired;
   }
   if (c < dim) {
-    AddColumns<kR, 1, kFetch>(values, begin, end, p, ldp, c, far, near, out + c,
-                              ldo);
+    AddColumns<kR, 1, kPrefetch>(values, begin, end, p, ldp, c, far, near,
+                                 out + c, ldo);
   }
 }
 
 // AddAllColumns for `rows` rows.
-template <bool kFetch, typename T>
+template <bool kPrefetch, typename T>
 void AddWeighted(RowsOf<T> values, int64_t begin, int64_t end,
                  const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
                  int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
-  const int64_t far = values.Far(dim);
-  ForBlocks<kFetch>(
+  ForBlocks<kPrefetch>(
       begin, end, rows,
       [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
         AddAllColumns<kR, kAsk>(values, j, stop, p + r * ldp + (j - begin), ldp,
-                                dim, far, out + r * ldo, ldo);
+                                dim, values.far, out + r * ldo, ldo);
       });
 }
 

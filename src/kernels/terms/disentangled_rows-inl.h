@@ -34,77 +34,91 @@ class DisentangledRows {
 
   // Whether the terms of a call allow it: a key table, perhaps a query table
   // over the same buckets, one scale, and nothing else by offset.
-  static bool Fits(const Packed& packed) {
-    const Terms& terms = packed.call.terms;
-    if (!terms.k_table || packed.fold_key_row || terms.bias) return false;
-    if (terms.scale.beta != 0.0) return false;
-    return !terms.q_table || packed.q_table->map == packed.k_map;
+  static bool Fits(const PackedTables& tables) {
+    const Terms& terms = tables.call.terms;
+    if (!tables.HasKeyTable() || terms.bias) return false;
+    if (terms.scale.rows.defined() || tables.table_queries) return false;
+    return !terms.q_table || tables.q_table->map == tables.k_map;
   }
 
-  void BeginHead(const Packed& packed, int64_t b, int64_t h,
-                 const KeyTable& keys);
+  // Of heads whose products with the key table are in `keys`.
+  DisentangledRows(const PackedTables& tables, const KeyTable& keys);
+  bool fits() const { return stride_ > 0; }
+
+  void BeginHead(int64_t b, int64_t h) noexcept;
 
   // Lays out the rows of queries [first, first + count), which see keys within
-  // `any`. False if positions do not count up by one.
-  bool BeginQueries(int64_t first, int64_t count, Interval any);
+  // `any`. False if positions do not count up by one, or the terms do not
+  // allow it.
+  bool BeginQueries(int64_t first, int64_t count, Interval any) noexcept;
 
   // Where panel rows start for query `r` and a first key at position n, or
   // nullptr if the panel lies beyond an end of the map for this query.
   const float* Row(int64_t query, int64_t offset) const {
-    const int64_t at = map_->max_offset - offset + kPad;
+    const int64_t at = map_.max_offset - offset + kPad;
     if (at < 0 || at + kColsI > stride_) return nullptr;
     return rows_.data() + (query - first_) * stride_ + at;
   }
   // What a key adds to any query beyond that end, from key j on; times scale().
   const float* FarKeys(int64_t offset, int64_t j) const {
-    return keys_->Row(map_->Bucket(offset)) + j;
+    return keys_.Row(map_.Bucket(offset)) + j;
   }
   // What queries from `query` on add to any key there.
   const float* FarQueries(int64_t offset, int64_t query) const {
-    return queries_.data() + map_->Bucket(offset) * kQueries + (query - first_);
+    return queries_.data() + map_.Bucket(offset) * kQueries + (query - first_);
   }
   float scale() const { return scale_; }
 
  private:
   void MultiplyQueries(int64_t count);
 
-  const Packed* packed_ = nullptr;
-  const OffsetMap* map_ = nullptr;
-  const KeyTable* keys_ = nullptr;
+  const Call& call_;
+  const OffsetMap& map_;
+  const KeyTable& keys_;
+  const float scale_;
   int64_t b_ = 0, h_ = 0;
   int64_t first_ = 0;
-  int64_t stride_ = 0;
-  float scale_ = 0.0F;
+  int64_t stride_ = 0;   // 0: the terms do not allow it
+  int64_t buckets_ = 0;  // of both tables, padded
   FloatBuffer table_;    // Tq: [buckets / kRows][D][kRows]
   FloatBuffer panels_;   // queries: [kQueries / kCols][D][kCols], scaled
   FloatBuffer queries_;  // q.Tq: [buckets padded][kQueries]
   FloatBuffer rows_;     // [kQueries][stride]
+  FloatBuffer scratch_;  // FourRows
 };
 
-inline void DisentangledRows::BeginHead(const Packed& packed, int64_t b,
-                                        int64_t h, const KeyTable& keys) {
-  packed_ = &packed;
-  map_ = &packed.k_map;
-  keys_ = &keys;
+inline DisentangledRows::DisentangledRows(const PackedTables& tables,
+                                          const KeyTable& keys)
+    : call_(tables.call),
+      map_(tables.k_map),
+      keys_(keys),
+      scale_(tables.even_scale) {
+  if (!Fits(tables)) return;
+  const Terms& terms = call_.terms;
+  const int64_t dim = call_.sizes.head_dim;
+  stride_ = AlignUp(map_.width(), 4) + 2 * kPad;
+  // The tables share the buckets that occur; either may have more.
+  buckets_ = AlignUp(std::max(terms.k_table->buckets.count,
+                              terms.q_table ? terms.q_table->buckets.count : 0),
+                     kRowsI);
+  rows_.Resize(kQueries * stride_);
+  queries_.Resize(buckets_ * kQueries);
+  std::fill_n(queries_.data(), buckets_ * kQueries, 0.0F);
+  if (!terms.q_table) return;
+  table_.Resize(buckets_ * dim);
+  std::fill_n(table_.data(), buckets_ * dim, 0.0F);
+  panels_.Resize(kQueries * dim);
+  scratch_.Resize(FourRows::Floats(dim));
+}
+
+inline void DisentangledRows::BeginHead(int64_t b, int64_t h) noexcept {
   b_ = b;
   h_ = h;
-  stride_ = AlignUp(map_->width(), 4) + 2 * kPad;
-  scale_ = packed.ScaleOf(0);
-  const Terms& terms = packed.call.terms;
-  // The tables share the buckets that occur; either may have more.
-  const int64_t count =
-      std::max(terms.k_table->buckets.count,
-               terms.q_table ? terms.q_table->buckets.count : 0);
-  queries_.Resize(AlignUp(count, kRowsI) * kQueries);
-  std::fill_n(queries_.data(), AlignUp(count, kRowsI) * kQueries, 0.0F);
-  if (!terms.q_table) return;
-  const int64_t dim = packed.call.sizes.head_dim;
-  const Tensor& rows = terms.q_table->rows;
-  table_.Resize(AlignUp(count, kRowsI) * dim);
-  std::fill_n(table_.data(), AlignUp(count, kRowsI) * dim, 0.0F);
-  std::vector<float> scratch(static_cast<size_t>(dim));
+  if (!fits() || !call_.terms.q_table) return;
+  const int64_t dim = call_.sizes.head_dim;
+  const Tensor& rows = call_.terms.q_table->rows;
   for (int64_t t = 0; t < rows.size(1); ++t) {
-    const float* from = TableRow(rows, h, t, scratch.data());
+    const float* from = TableRow(rows, h, t, scratch_.data());
     float* to = table_.data() + t / kRowsI * kRowsI * dim + t % kRowsI;
     for (int64_t d = 0; d < dim; ++d) to[d * kRowsI] = from[d];
   }
@@ -112,24 +126,22 @@ inline void DisentangledRows::BeginHead(const Packed& packed, int64_t b,
 
 // q.Tq for every bucket.
 inline void DisentangledRows::MultiplyQueries(int64_t count) {
-  const Call& call = packed_->call;
-  if (!call.terms.q_table) return;
-  const int64_t dim = call.sizes.head_dim;
-  panels_.Resize(kQueries * dim);
-  FourRows scratch(dim);
+  if (!call_.terms.q_table) return;
+  const int64_t dim = call_.sizes.head_dim;
+  FourRows scratch(scratch_.data(), dim);
   WriteColumns(
       0, kQueries, dim,
       [&](int64_t i) -> const float* {
         if (i >= count) return scratch.Nothing();
         float* row = scratch.Next();
-        const Tokens& tokens = call.Queries(b_);
-        call.q.Load(b_, h_, tokens.source[static_cast<size_t>(first_ + i)],
-                    row);
+        const Tokens& tokens = call_.Queries(b_);
+        call_.q.Load(b_, h_, tokens.source[static_cast<size_t>(first_ + i)],
+                     row);
         for (int64_t d = 0; d < dim; ++d) row[d] *= scale_;
         return row;
       },
       panels_.data());
-  for (int64_t t = 0; t < call.terms.q_table->rows.size(1); t += kRowsI) {
+  for (int64_t t = 0; t < call_.terms.q_table->rows.size(1); t += kRowsI) {
     for (int64_t p = 0; p < kQueries; p += kColsI) {
       Product(table_.data() + t * dim, kRows, kAdjacent,
               panels_.data() + p * dim, kCols, static_cast<size_t>(dim),
@@ -139,19 +151,18 @@ inline void DisentangledRows::MultiplyQueries(int64_t count) {
 }
 
 inline bool DisentangledRows::BeginQueries(int64_t first, int64_t count,
-                                           Interval any) {
-  const Call& call = packed_->call;
-  const Tokens& keys = call.Keys(b_);
-  const Tokens& queries = call.Queries(b_);
+                                           Interval any) noexcept {
+  if (!fits()) return false;
+  const Tokens& keys = call_.Keys(b_);
+  const Tokens& queries = call_.Queries(b_);
   if (keys.runs.size() != 1 || !queries.OneRun(first, first + count)) {
     return false;
   }
   first_ = first;
   MultiplyQueries(count);
-  rows_.Resize(kQueries * stride_);
   // Query i meets key base + x + i at entry x of the map.
   const int64_t base = queries.position[static_cast<size_t>(first)] -
-                       keys.position[0] - map_->max_offset;
+                       keys.position[0] - map_.max_offset;
   // Columns of the rows, entry + kPad, that some query meets, and a panel
   // around them. The stride is a multiple of four, so steps of four stay
   // inside.
@@ -160,14 +171,14 @@ inline bool DisentangledRows::BeginQueries(int64_t first, int64_t count,
   const int64_t to = std::min(stride_, any.end - base + kPad + kColsI);
   HWY_ALIGN float sums[4][kQueries];
   const VF scale = hn::Set(kDF, scale_);
-  const int64_t cols = keys_->cols();
+  const int64_t cols = keys_.cols();
   for (int64_t col = from; col < to; col += 4) {
     const int64_t x = col - kPad;
     for (int64_t n = 0; n < 4; ++n) {
-      const int64_t e = std::clamp<int64_t>(x + n, 0, map_->width() - 1);
-      const int64_t bucket = map_->bucket[static_cast<size_t>(e)];
+      const int64_t e = std::clamp<int64_t>(x + n, 0, map_.width() - 1);
+      const int64_t bucket = map_.bucket[static_cast<size_t>(e)];
       const float* of_queries = queries_.data() + bucket * kQueries;
-      const float* of_keys = keys_->Row(bucket);
+      const float* of_keys = keys_.Row(bucket);
       const int64_t j = base + x + n;
       if (j >= 0 && j + kQueries <= cols) {
         for (int64_t i = 0; i < kQueries; i += kLanesI) {

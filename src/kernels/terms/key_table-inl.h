@@ -21,7 +21,8 @@ constexpr DI kDI;
 // k_j.Tk[b] for one head, by bucket: [buckets][cols].
 class KeyTable {
  public:
-  void Build(const Packed& packed, int64_t b, int64_t h);
+  explicit KeyTable(const PackedTables& tables);
+  void Build(const Packed& packed, int64_t b, int64_t h) noexcept;
   const float* Row(int64_t bucket) const {
     return values_.data() + bucket * cols_;
   }
@@ -29,24 +30,34 @@ class KeyTable {
 
  private:
   int64_t cols_ = 0;
-  FloatBuffer values_, plain_, table_;
+  FloatBuffer values_, plain_, plain_rows_, table_;
 };
 
-inline void KeyTable::Build(const Packed& packed, int64_t b, int64_t h) {
+inline KeyTable::KeyTable(const PackedTables& tables) : cols_(tables.cols) {
+  if (!tables.HasKeyTable()) return;
+  const Call& call = tables.call;
+  const int64_t dim = call.sizes.head_dim;
+  values_.Resize(AlignUp(call.terms.k_table->rows.size(1), kRowsI) * cols_);
+  table_.Resize(dim * kRowsI);
+  // The packed keys serve if they are neither rotated nor extended.
+  if (call.RotationOfKeys() != nullptr || tables.extra > 0) {
+    plain_.Resize(cols_ * dim);
+    plain_rows_.Resize(FourRows::Floats(dim));
+  }
+}
+
+inline void KeyTable::Build(const Packed& packed, int64_t b,
+                            int64_t h) noexcept {
   const Call& call = packed.call;
   const int64_t dim = call.sizes.head_dim;
   const Tensor& rows = call.terms.k_table->rows;
   const int64_t count = rows.size(1);
-  cols_ = packed.cols;
-  values_.Resize(AlignUp(count, kRowsI) * cols_);
-  // The packed keys serve if they are neither rotated nor extended.
   const float* panels = packed.Keys(b, h);
-  if (call.RotationOfKeys() != nullptr || packed.extra > 0) {
-    plain_.Resize(cols_ * dim);
-    PackRows(call.k, call.Keys(b), b, call.KvHead(h), cols_, plain_.data());
+  if (plain_.capacity() > 0) {
+    PackRows(call.k, call.Keys(b), b, call.KvHead(h), cols_,
+             FourRows(plain_rows_.data(), dim), plain_.data());
     panels = plain_.data();
   }
-  table_.Resize(dim * kRowsI);
   const int64_t head = rows.size(0) == 1 ? 0 : h;
   for (int64_t t = 0; t < count; t += kRowsI) {
     for (int64_t d = 0; d < dim; ++d) {

@@ -64,6 +64,9 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
     Fail("results to merge must be alike, got {} and {}", x.Describe(),
          b.out.Describe());
   }
+  if (x.dtype() == DType::kI8) {
+    Fail("results to merge must be floating-point, got {}", x.Describe());
+  }
   const int64_t heads = x.size(1), length = x.size(2), dim = x.size(3);
   const std::vector<int64_t> rows_shape = {x.size(0), heads, length};
   if (a.lse.shape() != rows_shape || b.lse.shape() != rows_shape) {
@@ -81,9 +84,8 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
   const int64_t step = std::max<int64_t>(16384 / std::max<int64_t>(dim, 1), 1);
   const int64_t tasks = (rows + step - 1) / step;
   FloatBuffer scratch(adjacent ? 0 : tasks * 2 * dim);
-  const auto merge_row = [&](int64_t row, float* staged) {
-    const int64_t i = row % length, h = row / length % heads;
-    const int64_t batch = row / (length * heads);
+  const auto merge_row = [&](int64_t row, int64_t batch, int64_t h, int64_t i,
+                             float* staged) {
     void* out = kernels::ElementAt(merged.out, row * dim);
     const double la = a.lse.At(batch, h, i), lb = b.lse.At(batch, h, i);
     if (la == kNothing && lb == kNothing) {  // neither saw a key: zeros
@@ -114,12 +116,38 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
               [&](int64_t task) noexcept {
                 float* staged =
                     scratch.data() + (adjacent ? 0 : task * 2 * dim);
-                const int64_t end = std::min((task + 1) * step, rows);
-                for (int64_t row = task * step; row < end; ++row) {
-                  merge_row(row, staged);
+                const int64_t first = task * step;
+                const int64_t end = std::min(first + step, rows);
+                int64_t i = first % length, h = first / length % heads;
+                int64_t batch = first / (length * heads);
+                for (int64_t row = first; row < end; ++row) {
+                  merge_row(row, batch, h, i, staged);
+                  if (++i < length) continue;
+                  i = 0;
+                  if (++h < heads) continue;
+                  h = 0;
+                  ++batch;
                 }
               });
   return merged;
+}
+
+// A sink is a result of no values.
+AttentionResult AddSinks(const AttentionResult& result, const Tensor& sinks,
+                         int threads) {
+  const Tensor& out = result.out;
+  if (out.rank() != 4 || sinks.rank() != 1 || sinks.size(0) != out.size(1)) {
+    Fail("sinks must have one logit for each head of {}, got {}",
+         out.Describe(), sinks.Describe());
+  }
+  const Tensor zeros = Tensor::Zeros(out.dtype(), {out.size(3)});
+  return Merge(result,
+               {.out = Tensor::Borrow(out.dtype(), out.shape(), {0, 0, 0, 1},
+                                      zeros.Raw()),
+                .lse = Tensor::Borrow(sinks.dtype(),
+                                      {out.size(0), out.size(1), out.size(2)},
+                                      {0, sinks.strides()[0], 0}, sinks.Raw())},
+               threads);
 }
 
 }  // namespace locus

@@ -26,10 +26,7 @@ using kernels::OffsetMap;
 using kernels::Tokens;
 
 // Columns of the panels that hold n keys.
-constexpr int64_t PaddedCols(int64_t n) {
-  return (n + static_cast<int64_t>(kCols) - 1) / static_cast<int64_t>(kCols) *
-         static_cast<int64_t>(kCols);
-}
+constexpr int64_t PaddedCols(int64_t n) { return AlignUp(n, kColsI); }
 
 // Writes `count` rows as columns of panels [cols / kCols][depth][kCols], from
 // column `col` (a multiple of 4) on. row(n) gives row n, valid until the fifth
@@ -89,35 +86,30 @@ inline void WritePanels(const float* row, int64_t count, int64_t rows,
   }
 }
 
-// Rotating scratch for the row(n) of WriteColumns. Rows of up to 512 channels
-// need no allocation: for short calls that would be a good part of the time.
+// Rotating scratch for the row(n) of WriteColumns, in memory of Floats(depth).
 class FourRows {
  public:
-  explicit FourRows(int64_t depth) : depth_(depth) {
-    if (depth > kFew) many_.resize(static_cast<size_t>(5 * depth), 0.0F);
+  static constexpr int64_t Floats(int64_t depth) { return 5 * depth; }
+  FourRows(float* memory, int64_t depth) : rows_(memory), depth_(depth) {
+    std::fill_n(rows_ + 4 * depth_, depth_, 0.0F);
   }
   float* Next() {
     at_ = (at_ + 1) % 4;
-    return (many_.empty() ? few_ : many_.data()) + at_ * depth_;
+    return rows_ + at_ * depth_;
   }
   // A row of zeros.
-  const float* Nothing() const {
-    static constexpr float kZeros[kFew] = {};
-    return many_.empty() ? kZeros : many_.data() + 4 * depth_;
-  }
+  const float* Nothing() const { return rows_ + 4 * depth_; }
 
  private:
-  static constexpr int64_t kFew = 512;
+  float* rows_;
   int64_t depth_;
   int64_t at_ = 0;
-  float few_[4 * kFew];
-  std::vector<float> many_;
 };
 
 // Rows of the tokens of (b, head), unchanged, in panels of `cols` columns.
 inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
-                     int64_t head, int64_t cols, float* panels) {
-  FourRows scratch(rows.dim());
+                     int64_t head, int64_t cols, FourRows scratch,
+                     float* panels) {
   WriteColumns(
       0, cols, rows.dim(),
       [&](int64_t j) {
@@ -220,7 +212,8 @@ inline const float* TableRow(const Tensor& t, int64_t h, int64_t i,
 }
 
 // A table of rows by bucket, laid out by offset: entry e is the row of the
-// offset map.max_offset - e. Holds a range of its heads at a time.
+// offset map.max_offset - e. Holds a range of its heads at a time, for which
+// there must be room.
 class TableByOffset {
  public:
   TableByOffset(const BucketTable& table, const Shape& shape)
@@ -233,11 +226,19 @@ class TableByOffset {
   int64_t dim = 0;
 
  protected:
-  // Lays out heads [first, first + count), `size` floats each, unless they are
-  // there already. write(h, to) writes one head.
+  // Makes room for `heads` heads of `size` floats each, laid out by `threads`
+  // threads of which each needs so much scratch.
+  void Reserve(int64_t heads, int64_t size, int threads, int64_t scratch) {
+    size_ = size;
+    floats_.Resize((shared_ ? 1 : heads) * size);
+    threads_ = threads;
+    scratch_size_ = AlignUp(scratch, 16);
+    scratch_.Resize(threads * scratch_size_);
+  }
+  // Lays out heads [first, first + count) unless they are there already.
+  // write(h, to, scratch) writes one head.
   template <typename Write>
-  void Hold(int64_t first, int64_t count, int64_t size, int threads,
-            const Write& write) {
+  void Hold(int64_t first, int64_t count, const Write& write) {
     if (shared_) {
       first = 0;
       count = 1;
@@ -245,10 +246,9 @@ class TableByOffset {
     if (first >= first_ && first + count <= first_ + count_) return;
     first_ = first;
     count_ = count;
-    size_ = size;
-    floats_.Resize(count * size);
-    ParallelFor(count, threads, [&](int64_t n) {
-      write(first + n, floats_.data() + n * size);
+    ParallelFor(count, threads_, [&](int64_t n, int worker) noexcept {
+      write(first + n, floats_.data() + n * size_,
+            scratch_.data() + worker * scratch_size_);
     });
   }
   const float* At(int64_t h) const {
@@ -264,7 +264,9 @@ class TableByOffset {
   const Tensor& rows_;
   bool shared_;
   int64_t first_ = 0, count_ = 0, size_ = 0;
-  FloatBuffer floats_;
+  int threads_ = 1;
+  int64_t scratch_size_ = 0;
+  FloatBuffer floats_, scratch_;
 };
 
 // In panels: [cols / kCols][D][kCols] per head, entry e in column e.
@@ -272,12 +274,14 @@ class PackedTable : public TableByOffset {
  public:
   PackedTable(const BucketTable& table, const Shape& shape)
       : TableByOffset(table, shape), cols(PaddedCols(map.width())) {}
-  void Pack(int64_t first_head, int64_t heads, int threads) {
-    Hold(first_head, heads, cols * dim, threads, [&](int64_t h, float* to) {
-      FourRows scratch(dim);
+  void Reserve(int64_t heads, int threads) {
+    TableByOffset::Reserve(heads, cols * dim, threads, FourRows::Floats(dim));
+  }
+  void Pack(int64_t first_head, int64_t heads) {
+    Hold(first_head, heads, [&](int64_t h, float* to, float* scratch) {
+      FourRows rows(scratch, dim);
       WriteColumns(
-          0, cols, dim, [&](int64_t e) { return Row(h, e, scratch.Next()); },
-          to);
+          0, cols, dim, [&](int64_t e) { return Row(h, e, rows.Next()); }, to);
     });
   }
   const float* Head(int64_t h) const { return At(h); }
@@ -290,16 +294,16 @@ class PackedRows : public TableByOffset {
  public:
   PackedRows(const BucketTable& table, const Shape& shape)
       : TableByOffset(table, shape) {}
-  void Pack(int64_t first_head, int64_t heads, int threads) {
+  void Reserve(int64_t heads, int threads) {
+    TableByOffset::Reserve(heads, map.width() * PaddedCols(dim), threads, dim);
+  }
+  void Pack(int64_t first_head, int64_t heads) {
     const int64_t width = map.width();
-    Hold(first_head, heads, width * PaddedCols(dim), threads,
-         [&](int64_t h, float* to) {
-           std::vector<float> scratch(static_cast<size_t>(dim));
-           for (int64_t e = 0; e < width; ++e) {
-             WritePanels(Row(h, e, scratch.data()), dim, width,
-                         to + e * kColsI);
-           }
-         });
+    Hold(first_head, heads, [&](int64_t h, float* to, float* scratch) {
+      for (int64_t e = 0; e < width; ++e) {
+        WritePanels(Row(h, e, scratch), dim, width, to + e * kColsI);
+      }
+    });
   }
   InPanels Head(int64_t h) const { return {At(h), map.width()}; }
 };

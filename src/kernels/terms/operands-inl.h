@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/plan/plan.h"
 #include "kernels/rotary/rotate_row-inl.h"
@@ -34,6 +35,15 @@ struct RowAngles {
   const float* sin = nullptr;
 };
 
+// Rotates a row of values, or of what is summed from them, in place; `back` by
+// the transpose.
+HWY_INLINE void RotateValues(const Call& call, RowAngles angles, float* row,
+                             bool back = false) {
+  if (angles.cos == nullptr) return;
+  RotateRow(call.terms.rotate_values->rotation, angles.cos, angles.sin, row,
+            row, back);
+}
+
 class OperandTerms {
  public:
   enum class Extra { kAppended, kApart };
@@ -46,24 +56,33 @@ class OperandTerms {
         even_scale(static_cast<float>(c.terms.scale.scale * kLog2E)),
         fold_key_row(c.terms.k_table && c.terms.k_table->buckets.count == 1 &&
                      !c.terms.rotate),
-        as_it_is(!fold_key_row && !c.terms.rotate && extra == 0) {}
-
-  // scale_i * log2(e) of a query at a position.
-  HWY_INLINE float ScaleOf(int64_t position) const {
-    return call.terms.scale.beta == 0.0
-               ? even_scale
-               : static_cast<float>(call.terms.scale.At(position) * kLog2E);
+        as_it_is(!fold_key_row && !c.terms.rotate && extra == 0) {
+    if (fold_key_row) folded_ = c.terms.k_table->rows.To(DType::kF32);
+    const Tensor& queries = c.plan.options.table_queries;
+    if (queries.defined()) {
+      table_queries.emplace(queries);
+      table_dim = queries.size(3);
+    }
   }
 
-  // A loaded query of head h: dot [depth] is what meets keys, plain [D] what
-  // meets tables, unless that is nullptr; both times scale_i log2(e). `row` may
-  // be `dot`.
-  HWY_INLINE void FinishQuery(int64_t h, int64_t position, RowAngles angles,
-                              const float* row, float* dot,
+  // scale_i * log2(e) of a query of head h at a position.
+  HWY_INLINE float ScaleOf(int64_t h, int64_t position) const {
+    return !call.terms.scale.rows.defined()
+               ? even_scale
+               : static_cast<float>(call.terms.scale.At(h, position) * kLog2E);
+  }
+
+  // A loaded query of head h: dot [depth] is what meets keys, plain [table_dim]
+  // what meets tables, unless that is nullptr; both times `scale`.
+  // `row` may be `dot`. Where tables meet something else than the query,
+  // `plain` holds that already.
+  HWY_INLINE void FinishQuery(int64_t h, int64_t position, float scale,
+                              RowAngles angles, const float* row, float* dot,
                               float* plain) const {
     const int64_t dim = call.sizes.head_dim;
-    const float scale = ScaleOf(position);
-    if (plain != nullptr) SetScaled(scale, row, dim, plain);
+    if (plain != nullptr) {
+      SetScaled(scale, table_queries ? plain : row, table_dim, plain);
+    }
     if (as_it_is) {
       SetScaled(scale, row, dim, dot);
       return;
@@ -87,15 +106,16 @@ class OperandTerms {
   // the query where nothing rotates.
   const bool fold_key_row;
   const bool as_it_is;  // queries are only scaled
+  // What meets the query table, if not the queries, and how wide it is.
+  std::optional<kernels::Rows> table_queries;
+  int64_t table_dim = call.sizes.head_dim;
 
  private:
   void FinishDot(int64_t h, int64_t position, RowAngles angles, float scale,
                  float* dot) const {
     const int64_t dim = call.sizes.head_dim;
     if (fold_key_row) {
-      FourRows scratch(dim);
-      AddScaled(1.0F, TableRow(call.terms.k_table->rows, h, 0, scratch.Next()),
-                dim, dot);
+      AddScaled(1.0F, TableRow(folded_, h, 0, /*scratch=*/nullptr), dim, dot);
     }
     Rotate(angles, dot);
     if (extra > 0) Extend(call.terms.extra_dot->q_rows, h, position, dot);
@@ -113,6 +133,8 @@ class OperandTerms {
     const float* from = TableRow(rows, h, at, to);
     if (from != to) std::copy_n(from, extra, to);
   }
+
+  Tensor folded_;  // the rows of a folded key table, as floats
 };
 
 }  // namespace HWY_NAMESPACE

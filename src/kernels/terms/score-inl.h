@@ -26,70 +26,111 @@ struct Block {
   Interval seen[kRows];  // by each row
   int64_t position[kRows];
   Interval any;            // what some row sees
-  Interval all;            // what every row sees
   float* dot = nullptr;    // [depth][kRows], scaled, rotated, extended
   float* plain = nullptr;  // [D][kRows], scaled; for a query table
   float* q_row = nullptr;  // q.Tq by offset, padded: [kRows][q_stride]
 };
 
-// Computes scores in the domain of exp2. One per thread: it owns scratch.
+// What the rows of a block see of a tile of keys.
+struct TileRows {
+  Interval seen[kRows];   // from the first key to the last
+  bool gaps[kRows];       // some in between are hidden
+  bool any_gaps = false;  // of some row
+  Interval any;           // what some row sees
+  Interval all;           // what every row sees, without gaps
+};
+
+// Computes scores in the domain of exp2. One per worker: it owns scratch.
 class Scorer {
  public:
-  explicit Scorer(const Packed& p) : packed_(p), call_(p.call) {
-    if (packed_.q_table && !packed_.q_table_band) {
-      q_stride_ = packed_.q_table->cols + 2 * kEndPad;
+  explicit Scorer(const PackedTables& tables)
+      : tables_(tables),
+        call_(tables.call),
+        rows_(kRowsI * (tables.depth + tables.table_dim)) {
+    if (tables_.q_table) {
+      const int64_t stride = tables_.q_table->cols + 2 * kEndPad;
+      if (tables_.q_table_band) {
+        band_.Resize(stride * kRowsI);
+      } else {
+        q_stride_ = stride;
+      }
     }
-    use_key_table_ = call_.terms.k_table && !packed_.fold_key_row;
     // Rows by offset are added while a product is in registers. Of two such
     // terms, the bias joins the band, or is added afterwards: beyond the ends
     // of the query table the band repeats, and so must the bias.
-    const bool by_offset = packed_.bias && packed_.bias->by_offset();
-    if (by_offset && packed_.q_table_band) {
-      const OffsetMap& bias = packed_.bias->map();
-      const OffsetMap& band = packed_.q_table->map;
+    const bool by_offset = tables_.bias && tables_.bias->by_offset();
+    if (by_offset && tables_.q_table_band) {
+      const OffsetMap& bias = tables_.bias->map();
+      const OffsetMap& band = tables_.q_table->map;
       bias_in_band_ = bias.max_offset <= band.max_offset &&
                       bias.min_offset() >= band.min_offset();
     }
-    bias_in_product_ = by_offset && !packed_.q_table;
-    late_bias_ = packed_.bias && !bias_in_product_ && !bias_in_band_;
+    bias_in_product_ = by_offset && !tables_.q_table;
+    late_bias_ = tables_.bias && !bias_in_product_ && !bias_in_band_;
+    // A bias per key alone is added there as well.
+    keys_in_product_ = tables_.operand_bias->Keys(0, 0) != nullptr &&
+                       !tables_.operand_bias->has_pairs() &&
+                       !bias_in_product_ && !tables_.q_table &&
+                       !tables_.HasKeyTable();
+    late_operands_ = tables_.operand_bias->present() && !keys_in_product_;
   }
 
   // Floats that Prepare needs per block.
   int64_t BlockFloats() const {
-    return AlignUp((packed_.depth + call_.sizes.head_dim + q_stride_) * kRowsI,
+    return AlignUp((tables_.depth + tables_.table_dim + q_stride_) * kRowsI,
                    16);
   }
-  // The key table must be of the block's head, if there is one.
-  bool needs_key_table() const { return use_key_table_; }
-  void SetKeyTable(const KeyTable* table) { key_table_ = table; }
+  // What the next blocks meet: their keys, and a key table of their head if
+  // there is one.
+  void SetKeys(const Packed& packed, const KeyTable& table) {
+    packed_ = &packed;
+    key_table_ = &table;
+  }
   // Rows of the queries that are prepared next, instead of both tables;
   // nullptr: none.
   void SetDisentangled(const DisentangledRows* rows) { disentangled_ = rows; }
 
   // Packs `count` queries from `first` on into `memory` [BlockFloats].
   void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-               float* memory, Block& block);
+               float* memory, Block& block) noexcept;
   // The rows of the block that was packed last: [kRows][depth], and for a query
-  // table [kRows][D] plain ones; zeros where there is no query.
-  float* DotRow(int64_t r) { return rows_.data() + r * packed_.depth; }
+  // table [kRows][table_dim] plain ones; zeros where there is no query.
+  float* DotRow(int64_t r) { return rows_.data() + r * tables_.depth; }
   float* PlainRow(int64_t r) {
-    return rows_.data() + kRowsI * packed_.depth + r * call_.sizes.head_dim;
+    return rows_.data() + kRowsI * tables_.depth + r * tables_.table_dim;
   }
+
+  // What the rows of a block see of `keys`.
+  TileRows Look(const Block& block, Interval keys) const;
 
   // Scores of the block against keys [lo, hi), inside [tile, tile + kLds): row
   // r at s + r * kLds, key j in column j - tile. `tile` and lo are multiples of
-  // the panel. Columns that a row does not see are undefined. row_max [kRows]
-  // receives the largest score of each row that sees anything; nullptr: not
-  // wanted.
+  // the panel. Columns outside rows.seen are undefined, and those hidden inside
+  // it -inf. row_max [kRows] receives the largest score of each row that sees
+  // anything; nullptr: not wanted.
   template <int64_t kLds>
-  void Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
-              float* s, float* row_max);
+  void Scores(const Block& block, const TileRows& rows, int64_t tile,
+              int64_t lo, int64_t hi, float* s, float* row_max) noexcept;
 
-  // The part of [lo, hi) that row r sees, grown to whole vectors.
-  static Interval Vectors(const Block& block, int64_t r, int64_t lo,
-                          int64_t hi) {
-    const Interval seen = Within(block.seen[r], {lo, hi});
-    if (seen.empty()) return {lo, lo};
+  // Sets what is hidden from row r, of the scores or weights s by key, between
+  // the keys that it sees.
+  void SetHidden(const Block& block, const TileRows& rows, int64_t r,
+                 float value, float* s) const {
+    if (!rows.gaps[r]) return;
+    call_.ForHidden(block.b, block.h, block.first + r, rows.seen[r],
+                    [&](int64_t begin, int64_t end) {
+                      std::fill(s + begin, s + end, value);
+                    });
+  }
+
+  // sum_j ds_j k_j.Tk[b] of row r, for a key table.
+  double KeyTableDot(const Block& block, int64_t r, Interval keys,
+                     const float* ds) const;
+
+  // What row r sees of a tile, grown to whole vectors.
+  static Interval Vectors(const TileRows& rows, int64_t r) {
+    const Interval seen = rows.seen[r];
+    if (seen.empty()) return {};
     return {AlignDown(seen.begin, kLanesI), AlignUp(seen.end, kLanesI)};
   }
 
@@ -180,6 +221,20 @@ class Scorer {
   AddedRows RowsToAdd(const Block& block, Interval keys);
   AddedRows Band(const Block& block, int64_t max_offset, int64_t min_offset);
 
+  // Multiplies the block by a panel of keys. wrap(store) is what ends the
+  // product; where `max` is not nullptr, the store keeps the largest there.
+  template <typename Wrap>
+  HWY_INLINE void Multiply(const Block& block, const float* panel,
+                           const Store& store, float* max,
+                           const Wrap& wrap) const {
+    const size_t depth = static_cast<size_t>(tables_.depth);
+    if (max != nullptr) {
+      Product(block.dot, kRows, kAdjacent, panel, kCols, depth,
+              wrap(StoreMax{store.c, store.ldc, max}));
+    } else {
+      Product(block.dot, kRows, kAdjacent, panel, kCols, depth, wrap(store));
+    }
+  }
   void MultiplyDisentangled(const Block& block, int64_t p, int64_t n,
                             const float* panel, const Store& store,
                             float* max) const;
@@ -189,59 +244,55 @@ class Scorer {
   void AddKeyTable(const Block& block, int64_t r, Interval keys,
                    float* s) const;
 
-  const Packed& packed_;
+  const PackedTables& tables_;
   const Call& call_;
+  const Packed* packed_ = nullptr;
   const KeyTable* key_table_ = nullptr;
   const DisentangledRows* disentangled_ = nullptr;
-  bool use_key_table_ = false;
   // Where the bias is added: with the product, with the band of the query
   // table, or after both.
   bool bias_in_product_ = false;
   bool bias_in_band_ = false;
   bool late_bias_ = false;
+  // The same for what the call brings.
+  bool keys_in_product_ = false;
+  bool late_operands_ = false;
   int64_t q_stride_ = 0;
   FloatBuffer band_, rows_;
 };
 
 inline void Scorer::Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
-                            float* memory, Block& block) {
-  const int64_t dim = call_.sizes.head_dim;
-  rows_.Resize(kRowsI * (packed_.depth + dim));
+                            float* memory, Block& block) noexcept {
+  const int64_t dim = tables_.table_dim;
   block.b = b;
   block.h = h;
   block.first = first;
   block.count = count;
   block.dot = memory;
-  block.plain = block.dot + packed_.depth * kRowsI;
+  block.plain = block.dot + tables_.depth * kRowsI;
   block.q_row = block.plain + dim * kRowsI;
-  block.any = {std::numeric_limits<int64_t>::max(), 0};
-  block.all = {0, std::numeric_limits<int64_t>::max()};
-  const bool with_plain = packed_.q_table != nullptr;
+  block.any = {};
+  const bool with_plain = tables_.q_table != nullptr;
   for (int64_t r = 0; r < kRowsI; ++r) {
     float* dot = DotRow(r);
     float* plain = with_plain ? PlainRow(r) : nullptr;
     if (r >= count) {
-      std::fill_n(dot, packed_.depth, 0.0F);
+      std::fill_n(dot, tables_.depth, 0.0F);
       if (with_plain) std::fill_n(plain, dim, 0.0F);
       block.seen[r] = {0, 0};
       block.position[r] = block.position[0];
       continue;
     }
-    packed_.LoadQuery(b, h, first + r, dot, plain);
+    tables_.LoadQuery(b, h, first + r, dot, plain);
     const Interval seen = block.seen[r] = call_.VisibleKeys(b, first + r);
     block.position[r] = call_.Queries(b).Position(first + r);
-    if (!seen.empty()) {
-      block.any.begin = std::min(block.any.begin, seen.begin);
-      block.any.end = std::max(block.any.end, seen.end);
-    }
-    block.all.begin = std::max(block.all.begin, seen.begin);
-    block.all.end = std::min(block.all.end, seen.end);
+    block.any = Around(block.any, seen);
   }
-  PackBlock(DotRow(0), packed_.depth, block.dot);
+  PackBlock(DotRow(0), tables_.depth, block.dot);
   if (with_plain) PackBlock(PlainRow(0), dim, block.plain);
   if (q_stride_ > 0 && disentangled_ == nullptr) {
     // q.Tq for every offset of the table, once per query.
-    const PackedTable& table = *packed_.q_table;
+    const PackedTable& table = *tables_.q_table;
     for (int64_t p = 0; p < table.cols; p += kColsI) {
       Product(block.plain, kRows, kAdjacent, table.Head(h) + p * dim, kCols,
               static_cast<size_t>(dim),
@@ -260,8 +311,8 @@ inline Scorer::AddedRows Scorer::RowsToAdd(const Block& block, Interval keys) {
                      .max_offset = map.max_offset,
                      .width = map.width()};
   };
-  if (q_stride_ > 0) return of(packed_.q_table->map, block.q_row, q_stride_);
-  if (packed_.q_table_band) {
+  if (q_stride_ > 0) return of(tables_.q_table->map, block.q_row, q_stride_);
+  if (tables_.q_table_band) {
     const Tokens& t = call_.Keys(block.b);
     int64_t low = block.position[0], high = low;
     for (int64_t r = 1; r < block.count; ++r) {
@@ -272,7 +323,7 @@ inline Scorer::AddedRows Scorer::RowsToAdd(const Block& block, Interval keys) {
                 low - t.Position(keys.end - 1));
   }
   if (bias_in_product_) {
-    return of(packed_.bias->map(), packed_.bias->Row(block.h), /*stride=*/0);
+    return of(tables_.bias->map(), tables_.bias->Row(block.h), /*stride=*/0);
   }
   return {};
 }
@@ -281,22 +332,21 @@ inline Scorer::AddedRows Scorer::RowsToAdd(const Block& block, Interval keys) {
 // table's own columns.
 inline Scorer::AddedRows Scorer::Band(const Block& block, int64_t max_offset,
                                       int64_t min_offset) {
-  const PackedTable& table = *packed_.q_table;
-  const int64_t dim = call_.sizes.head_dim;
+  const PackedTable& table = *tables_.q_table;
+  const int64_t dim = tables_.table_dim;
   const int64_t from = AlignDown(table.map.Entry(max_offset), kColsI);
   const int64_t to = table.map.Entry(min_offset) + 1;
   const int64_t width = AlignUp(to - from, kColsI);
   const int64_t stride = width + 2 * kEndPad;
-  band_.Resize(stride * kRowsI);
   for (int64_t p = 0; p < width; p += kColsI) {
     const float* panel = table.Head(block.h) + (from + p) * dim;
     const Store store{band_.data() + kEndPad + p, static_cast<size_t>(stride)};
     if (bias_in_band_) {
       const int64_t at =
-          PaddedEntry(packed_.bias->map(), table.map.max_offset - (from + p));
+          PaddedEntry(tables_.bias->map(), table.map.max_offset - (from + p));
       Product(block.plain, kRows, kAdjacent, panel, kCols,
               static_cast<size_t>(dim),
-              AddRow<Store>{packed_.bias->Row(block.h) + at, store});
+              AddRow<Store>{tables_.bias->Row(block.h) + at, store});
     } else {
       Product(block.plain, kRows, kAdjacent, panel, kCols,
               static_cast<size_t>(dim), store);
@@ -316,10 +366,6 @@ inline Scorer::AddedRows Scorer::Band(const Block& block, int64_t max_offset,
 inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
                                          int64_t n, const float* panel,
                                          const Store& store, float* max) const {
-  const size_t depth = static_cast<size_t>(packed_.depth);
-  const auto multiply = [&](const auto& end) {
-    Product(block.dot, kRows, kAdjacent, panel, kCols, depth, end);
-  };
   const float* rows[kRows];
   bool inside = true;
   for (int64_t r = 0; r < kRowsI; ++r) {
@@ -330,11 +376,9 @@ inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
     inside &= rows[r] != nullptr;
   }
   if (inside) {
-    if (max != nullptr) {
-      multiply(AddRows<StoreMax>{rows, {store.c, store.ldc, max}});
-    } else {
-      multiply(AddRows<Store>{rows, store});
-    }
+    Multiply(block, panel, store, max, [&]<typename End>(const End& end) {
+      return AddRows<End>{rows, end};
+    });
     return;
   }
   const int64_t offset = block.position[0] - n;
@@ -343,12 +387,10 @@ inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
   const VF key0 = hn::Mul(scale, hn::LoadU(kDF, keys));
   const VF key1 = hn::Mul(scale, hn::LoadU(kDF, keys + kLanes));
   const float* queries = disentangled_->FarQueries(offset, block.first);
-  if (max != nullptr) {
-    multiply(
-        AddOuter<StoreMax>{key0, key1, queries, {store.c, store.ldc, max}});
-  } else {
-    multiply(AddOuter<Store>{key0, key1, queries, store});
-  }
+  Multiply(block, panel, store, max,
+           [&]<typename End>(const End& end) HWY_ATTR {
+             return AddOuter<End>{key0, key1, queries, end};
+           });
 }
 
 // What Scores adds in registers where positions are consecutive, key by key.
@@ -359,9 +401,9 @@ inline void Scorer::AddScattered(const Block& block, int64_t r, Interval seen,
   if (q_stride_ > 0) {
     const float* row = block.q_row + r * q_stride_;
     for (int64_t j = seen.begin; j < seen.end; ++j) {
-      s[j] += row[PaddedEntry(packed_.q_table->map, m - t.Position(j))];
+      s[j] += row[PaddedEntry(tables_.q_table->map, m - t.Position(j))];
     }
-  } else if (packed_.q_table_band) {
+  } else if (tables_.q_table_band) {
     // A band for each stretch of the row's keys; it may carry the bias.
     BiasTerm::ForRuns(m, t, seen, [&](int64_t j, int64_t end, int64_t offset) {
       const AddedRows band = Band(block, offset, offset - (end - 1 - j));
@@ -372,12 +414,12 @@ inline void Scorer::AddScattered(const Block& block, int64_t r, Interval seen,
 
 inline void Scorer::AddKeyTable(const Block& block, int64_t r, Interval keys,
                                 float* s) const {
-  const float scale = packed_.ScaleOf(block.position[r]);
+  const float scale = tables_.ScaleOf(block.h, block.position[r]);
   const VF vscale = hn::Set(kDF, scale);
   const float* table = key_table_->Row(0);
   const int64_t cols = key_table_->cols();
   ForBuckets(
-      block, r, keys, packed_.k_map, cols,
+      block, r, keys, tables_.k_map, cols,
       [&](int64_t j, int64_t end, int64_t bucket) {
         const float* row = table + bucket * cols;
         for (; j < end; j += kLanesI) {
@@ -394,67 +436,115 @@ inline void Scorer::AddKeyTable(const Block& block, int64_t r, Interval keys,
       [&](int64_t j, int64_t at) { s[j] += scale * table[at]; });
 }
 
+inline double Scorer::KeyTableDot(const Block& block, int64_t r, Interval keys,
+                                  const float* ds) const {
+  const float* table = key_table_->Row(0);
+  const int64_t cols = key_table_->cols();
+  double sum = 0.0;
+  VF sums = hn::Zero(kDF);
+  ForBuckets(
+      block, r, keys, tables_.k_map, cols,
+      [&](int64_t j, int64_t end, int64_t bucket) {
+        const float* row = table + bucket * cols;
+        for (; j < end; j += kLanesI) {
+          sums =
+              hn::MulAdd(hn::LoadU(kDF, ds + j), hn::LoadU(kDF, row + j), sums);
+        }
+      },
+      [&](int64_t j, VI at) {
+        sums = hn::MulAdd(hn::LoadU(kDF, ds + j),
+                          hn::GatherIndex(kDF, table, at), sums);
+      },
+      [&](int64_t j, int64_t at) {
+        sum += static_cast<double>(ds[j]) * static_cast<double>(table[at]);
+      });
+  return sum + static_cast<double>(hn::GetLane(hn::SumOfLanes(kDF, sums)));
+}
+
+inline TileRows Scorer::Look(const Block& block, Interval keys) const {
+  TileRows rows;
+  rows.all = keys;
+  for (int64_t r = 0; r < kRowsI; ++r) {
+    rows.seen[r] = Within(block.seen[r], keys);
+    rows.gaps[r] = false;
+    if (call_.hides && !rows.seen[r].empty()) {
+      const kernels::Glimpse look =
+          call_.Look(block.b, block.h, block.first + r, rows.seen[r]);
+      rows.seen[r] = look.seen;
+      rows.gaps[r] = look.gaps;
+      rows.any_gaps |= look.gaps;
+    }
+    if (r < block.count) rows.all = Within(rows.all, rows.seen[r]);
+    rows.any = Around(rows.any, rows.seen[r]);
+  }
+  if (rows.any_gaps) rows.all = {};
+  return rows;
+}
+
 template <int64_t kLds>
-void Scorer::Scores(const Block& block, int64_t tile, int64_t lo, int64_t hi,
-                    float* s, float* row_max) {
-  const float* panels = packed_.Keys(block.b, block.h);
-  const size_t depth = static_cast<size_t>(packed_.depth);
+void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
+                    int64_t lo, int64_t hi, float* s, float* row_max) noexcept {
+  const float* panels = packed_->Keys(block.b, block.h);
   const Tokens& t = call_.Keys(block.b);
-  const Interval seen = Within({lo, hi}, block.any);
+  const Interval seen = look.any;
   const bool one_run = t.OneRun(seen.begin, seen.end);
-  const bool scattered = !one_run && (packed_.q_table || bias_in_product_);
-  const bool with_key_table = use_key_table_ && disentangled_ == nullptr;
+  const bool scattered = !one_run && (tables_.q_table || bias_in_product_);
+  const bool with_key_table = tables_.HasKeyTable() && disentangled_ == nullptr;
   const bool with_bias =
       late_bias_ || (bias_in_product_ && !one_run);  // after the product
   const bool capped = call_.softcap > 0.0F;
   // The maximum of panels that every row sees whole is taken while they are in
   // registers, unless something is added later.
-  const Interval whole{AlignUp(std::max(block.all.begin, lo), kColsI),
-                       AlignDown(std::min(block.all.end, hi), kColsI)};
+  const Interval whole{AlignUp(look.all.begin, kColsI),
+                       AlignDown(look.all.end, kColsI)};
   const bool max_early = row_max != nullptr && !scattered && !with_key_table &&
-                         !with_bias && !capped && whole.begin < whole.end;
+                         !with_bias && !late_operands_ && !capped &&
+                         whole.begin < whole.end;
   HWY_ALIGN float max[kRows * kLanes];
   std::fill_n(max, kRows * kLanes, kMinusInf);
   const AddedRows added = one_run && disentangled_ == nullptr
                               ? RowsToAdd(block, seen)
                               : AddedRows{};
+  const float* of_keys =
+      keys_in_product_ ? tables_.operand_bias->Keys(block.b, block.h) : nullptr;
   const float* rows[kRows];
   for (int64_t p = lo; p < hi; p += kColsI) {
-    const float* panel = panels + p * packed_.depth;
+    const float* panel = panels + p * tables_.depth;
     const Store store{s + (p - tile), kLds};
-    const StoreMax store_max{store.c, store.ldc, max};
     const bool with_max = max_early && p >= whole.begin && p < whole.end;
+    float* panel_max = with_max ? max : nullptr;
     // The position of the panel's first key, also where that is not seen.
     const int64_t n = t.Position(seen.begin) + (p - seen.begin);
     if (disentangled_ != nullptr) {
-      MultiplyDisentangled(block, p, n, panel, store, with_max ? max : nullptr);
-    } else if (added.rows != nullptr) {
+      MultiplyDisentangled(block, p, n, panel, store, panel_max);
+    } else if (added.rows != nullptr || of_keys != nullptr) {
       for (int64_t r = 0; r < kRowsI; ++r) {
-        rows[r] = added.At(r, block.position[r] - n);
+        rows[r] = of_keys != nullptr ? of_keys + p
+                                     : added.At(r, block.position[r] - n);
       }
-      if (with_max) {
-        Product(block.dot, kRows, kAdjacent, panel, kCols, depth,
-                AddRows<StoreMax>{rows, store_max});
-      } else {
-        Product(block.dot, kRows, kAdjacent, panel, kCols, depth,
-                AddRows<Store>{rows, store});
-      }
-    } else if (with_max) {
-      Product(block.dot, kRows, kAdjacent, panel, kCols, depth, store_max);
+      Multiply(block, panel, store, panel_max,
+               [&]<typename End>(const End& end) {
+                 return AddRows<End>{rows, end};
+               });
     } else {
-      Product(block.dot, kRows, kAdjacent, panel, kCols, depth, store);
+      Multiply(block, panel, store, panel_max,
+               [](const auto& end) { return end; });
     }
   }
   for (int64_t r = 0; r < block.count; ++r) {
-    const Interval keys = Within(block.seen[r], {lo, hi});
+    const Interval keys = look.seen[r];
     if (keys.empty()) continue;
     float* row = s + r * kLds - tile;  // indexed by key
     if (scattered) AddScattered(block, r, keys, row);
-    if (with_key_table) AddKeyTable(block, r, Vectors(block, r, lo, hi), row);
+    if (with_key_table) AddKeyTable(block, r, Vectors(look, r), row);
     if (with_bias) {
-      packed_.bias->Add(block.h, block.position[r], t, keys, row);
+      tables_.bias->Add(block.h, block.position[r], t, keys, row);
+    }
+    if (late_operands_) {
+      tables_.operand_bias->Add(block.b, block.h, block.first + r, keys, row);
     }
     if (capped) SoftCapRow(call_.softcap, keys.size(), row + keys.begin);
+    if (look.any_gaps) SetHidden(block, look, r, kMinusInf, row);
     if (row_max == nullptr) continue;
     if (!max_early) {
       row_max[r] = RowMax(row + keys.begin, keys.size());

@@ -89,6 +89,20 @@ inline float InverseSum(const RowState& state) {
   return state.sum == 0.0F ? 0.0F : 1.0F / state.sum;
 }
 
+// Lets a logit join the softmax of a row without a value. Returns what sums
+// must be multiplied by: a power of two.
+inline float JoinSink(double logit, RowState& state) {
+  const float sink = static_cast<float>(logit * kLog2E);
+  if (sink == kMinusInf) return 1.0F;
+  const float ref = std::max(state.ref, std::ceil(sink));
+  const float rescale = state.ref == kMinusInf || state.ref == ref
+                            ? 1.0F
+                            : PowerOfTwo(state.ref - ref);
+  state.sum = state.sum * rescale + std::exp2(sink - ref);
+  state.ref = ref;
+  return rescale;
+}
+
 // The functions below read, and the last two write, whole vectors: up to a
 // vector past the end of a row.
 
@@ -137,8 +151,10 @@ HWY_INLINE float Exp2Row(float* HWY_RESTRICT s, int64_t n,
   return hn::GetLane(hn::SumOfLanes(kDF, hn::Add(sum0, sum1)));
 }
 
-// OnlineSoftmaxRow where the reference is not an integer of at most 2^21, which
-// the exponential wants.
+// Whether the exponential takes a reference: an integer of at most 2^21.
+HWY_INLINE bool IsUsual(float ref) { return std::abs(ref) <= 2097152.0F; }
+
+// OnlineSoftmaxRow where the reference is another one.
 inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,
                                             RowState& state) {
   if (max == kMinusInf) {
@@ -168,9 +184,8 @@ inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,
 // whole vector.
 HWY_INLINE float OnlineSoftmaxRow(float* s, int64_t n, float max,
                                   RowState& state) {
-  constexpr float kLargest = 2097152.0F;
   const float ref = std::max(state.ref, std::ceil(max));
-  if (max == kMinusInf || !(std::abs(ref) <= kLargest)) {
+  if (max == kMinusInf || !IsUsual(ref)) {
     return UnusualSoftmaxRow(s, n, max, state);
   }
   const float rescale = state.ref == kMinusInf || state.ref == ref

@@ -25,9 +25,9 @@ void ExpectGradsEqualReference(const std::string& name, Call call) {
 }
 
 // Every way that gradients of terms are summed.
-constexpr const char* kNames[] = {"none",   "rope", "alibi",          "t5",
-                                  "fire",   "shaw", "transformer-xl", "tupe",
-                                  "deberta"};
+constexpr const char* kNames[] = {
+    "none", "rope-learned", "rope",           "alibi", "t5",
+    "fire", "shaw",         "transformer-xl", "tupe",  "deberta"};
 
 TEST(SpansTest, GradientsEqualReference) {
   for (const char* name : kNames) {

@@ -87,6 +87,49 @@ TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
   }
 }
 
+// A tree of drafts after a prompt: siblings share a position, and a mask lets
+// each token see its ancestors. As if each path stood alone.
+TEST(KvCacheTest, TreesOfDrafts) {
+  constexpr int64_t kPrompt = 40, kNodes = 7;
+  constexpr int64_t kParents[kNodes] = {-1, 0, 0, 1, 1, 2, 5};
+  const Sequence x = RandomSequence(kPrompt + kNodes);
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < kPrompt; ++i) positions.push_back(i);
+  std::vector<uint8_t> sees(kNodes * (kPrompt + kNodes), 0);
+  for (int64_t node = 0; node < kNodes; ++node) {
+    const auto row = sees.begin() + node * (kPrompt + kNodes);
+    std::fill(row, row + kPrompt, uint8_t{1});
+    int64_t depth = 0;
+    for (int64_t at = node; at >= 0; at = kParents[at], ++depth) {
+      row[kPrompt + at] = 1;
+    }
+    positions.push_back(kPrompt + depth - 1);
+  }
+  const Terms terms = RopeTerms(10000.0);
+  KvCache cache(Config());
+  cache.Append(x.k, x.v, terms, {.positions = positions});
+  const Tensor q = Part(x.q, kPrompt, kPrompt + kNodes);
+  DecodeOptions options;
+  options.q_positions = std::span(positions).subspan(kPrompt);
+  options.mask = {.data = sees.data(),
+                  .shape = {1, 1, kNodes, kPrompt + kNodes},
+                  .strides = {0, 0, kPrompt + kNodes, 1}};
+  const Tensor tree = cache.Decode(q, terms, options).out;
+  for (int64_t node = 0; node < kNodes; ++node) {
+    KvCache alone(Config());
+    for (int64_t j = 0; j < kPrompt + kNodes; ++j) {
+      if (sees[static_cast<size_t>(node * (kPrompt + kNodes) + j)] == 0) {
+        continue;
+      }
+      alone.Append(Part(x.k, j, j + 1), Part(x.v, j, j + 1), terms);
+    }
+    EXPECT_LE(RelativeError(Part(tree, node, node + 1),
+                            alone.Decode(Part(q, node, node + 1), terms).out),
+              2 * kTolerance)
+        << "node " << node;
+  }
+}
+
 // Causal by default, as tokens of a text are; not causal where asked.
 TEST(KvCacheTest, QueriesAreCausalUnlessAskedOtherwise) {
   const Sequence x = RandomSequence(70);
@@ -239,6 +282,35 @@ TEST(KvCacheTest, ScatteredPositionsEqualAttention) {
   }
 }
 
+// Over what is cached, in the order in which it was appended.
+TEST(KvCacheTest, WeightsEqualAttention) {
+  const Sequence all = RandomSequence(300, /*batch=*/2);
+  const Terms terms = RopeTerms(100.0);
+  for (const bool scattered : {false, true}) {
+    std::vector<int64_t> positions;
+    for (int64_t j = 0; j < 300; ++j) {
+      positions.push_back(scattered ? j * 7 % 300 : j);
+    }
+    for (const int64_t queries : {1, 60}) {
+      KvCache cache(Config(2));
+      cache.Append(all.k, all.v, terms, {.positions = positions});
+      const Tensor q = Part(all.q, 300 - queries, 300);
+      const std::span<const int64_t> q_positions =
+          Part(positions, 300 - queries, 300);
+      const AttentionResult actual = cache.Decode(
+          q, terms, {.q_positions = q_positions, .return_weights = true});
+      const reference::Forward expected =
+          reference::Attention(q, all.k, all.v, terms,
+                               {.causal = true,
+                                .q_positions = q_positions,
+                                .k_positions = positions,
+                                .return_weights = true});
+      EXPECT_LE(RelativeError(actual.weights, expected.weights), kTolerance);
+      EXPECT_LE(RelativeError(actual.out, expected.out), kTolerance);
+    }
+  }
+}
+
 TEST(KvCacheTest, TruncateKeepsTheFirstTokens) {
   const Sequence x = RandomSequence(20);
   const Terms terms = RopeTerms(10000.0);
@@ -280,7 +352,7 @@ TEST(KvCacheTest, RefusesWhatDoesNotFit) {
             "a cache needs a batch, heads and head dims of at least 1, got "
             "batch 1, 1 heads, dims 0 and 0");
   EXPECT_EQ(ErrorOf([] { KvCache({.head_dim = 8, .dtype = DType::kF64}); }),
-            "a cache stores f32, bf16 or f16, not f64");
+            "a cache stores f32, bf16, f16 or i8, not f64");
   EXPECT_EQ(
       ErrorOf([] { KvCache({.kv_heads = 2, .head_dim = 8, .q_heads = 3}); }),
       "3 query heads cannot share 2 key heads");

@@ -15,13 +15,7 @@ AttentionResult Decoded(const Call& call, DecodeOptions how = {}) {
 }
 
 void ExpectDecodeEqualsReference(const Call& call) {
-  AttentionOptions options = call.Options();
-  options.return_lse = true;
-  const reference::Forward expected =
-      reference::Attention(call.q, call.k, call.v, call.terms, options);
-  const AttentionResult actual = Decoded(call);
-  EXPECT_LE(RelativeError(actual.out, expected.out), ForwardTolerance(call));
-  EXPECT_LE(RelativeError(actual.lse, expected.lse), ForwardTolerance(call));
+  ExpectDriversEqualReference(call, {"decode"});
 }
 
 std::vector<int64_t> Count(int64_t begin, int64_t end) {

@@ -74,6 +74,28 @@ TEST(PlanTest, TheFirstDriverThatAcceptsTakesTheCall) {
   }
 }
 
+// Operands of a call change no choice: every forward driver takes all of them.
+TEST(PlanTest, OperandsDoNotChangeTheDriver) {
+  for (const Choice& c : kChoices) {
+    const Tensor q = Input(c.q_heads, c.q_len, 1, c.dim);
+    const Tensor k = Input(c.kv_heads, c.k_len, 2, c.dim);
+    const std::vector<uint8_t> bytes(static_cast<size_t>(c.k_len + 1), 1);
+    const int64_t prefix[] = {0};
+    AttentionOptions options{.chunk = 100,
+                             .prefix_lengths = prefix,
+                             .mask = {.data = bytes.data(),
+                                      .shape = {1, 1, 1, c.k_len},
+                                      .strides = {0, 0, 0, 1}},
+                             .key_bias = RandomTensor({1, 1, c.k_len}, 3),
+                             .pair_bias = RandomTensor({1, 1, 1, c.k_len}, 4),
+                             .sinks = RandomTensor({c.q_heads}, 5),
+                             .dropout = {.rate = 0.1},
+                             .return_weights = true};
+    EXPECT_EQ(ExplainCall(q, k, k, TermsFor(c, q, k), options).driver,
+              c.driver);
+  }
+}
+
 TEST(PlanTest, ReportsSizesMaskAndTerms) {
   const Tensor q = Input(4, 300, 1), k = Input(2, 310, 2);
   const Alibi alibi(4);

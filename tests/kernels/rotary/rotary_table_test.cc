@@ -1,4 +1,5 @@
 // Tables of cosines and sines: made once, or the caller's own.
+#include <initializer_list>
 #include <numeric>
 
 #include "kernels/compare.h"
@@ -52,6 +53,48 @@ TEST(RotaryTableTest, RowsAreRoundedFloat64) {
       for (size_t p = 0; p < 64; ++p) {
         EXPECT_NEAR(table.cos().At(i, p), cos[p], bound);
         EXPECT_NEAR(table.sin().At(i, p), sin[p], bound);
+      }
+    }
+  });
+}
+
+// The same for pairs that turn by two axes, with offsets, after two tokens that
+// do not rotate: near the origin, over many rows, and far out.
+TEST(RotaryTableTest, RowsOfMixedAxesAreRoundedFloat64) {
+  OnEveryTarget([] {
+    Rotation r;
+    r.layout = PairLayout::kHalves;
+    r.rotary_dim = 22;
+    r.theta = RandomTensor({22}, 3).ToVector();
+    r.axes = {{.divisor = 70, .offset = 0.5},
+              {.divisor = 1, .modulus = 70, .offset = -34.5}};
+    r.origin = 2;
+    r.gain = 1.25;
+    double fastest = 0.0;
+    for (double w : r.theta) fastest = std::max(fastest, std::abs(w));
+    std::vector<int64_t> positions;
+    for (int64_t i = 0; i < 300; ++i) positions.push_back(i);
+    for (int64_t i = 0; i < 300; ++i) positions.push_back(i * i * 11'111);
+    positions.push_back(int64_t{1} << 40);  // past what is split
+    const RotaryTable table(r, positions);
+    std::vector<double> cos(11), sin(11);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      r.CosSin(positions[i], cos.data(), sin.data());
+      // Of each axis three angles are rounded, and the gain may carry a number
+      // past 1, where float32 is half as fine.
+      const double reach = static_cast<double>(positions[i]) / 70 + 140;
+      const double bound = 1.25 * (0x1p-24 + 6 * 0x1p-53 * fastest * reach);
+      for (size_t p = 0; p < 11; ++p) {
+        EXPECT_NEAR(table.cos().At(i, p), cos[p], bound) << positions[i];
+        EXPECT_NEAR(table.sin().At(i, p), sin[p], bound) << positions[i];
+      }
+    }
+    // A row depends on nothing but its position.
+    for (size_t i : std::initializer_list<size_t>{1, 2, 77, 444, 600}) {
+      const RotaryTable one(r, std::span(positions).subspan(i, 1));
+      for (size_t p = 0; p < 11; ++p) {
+        EXPECT_EQ(table.cos().At(i, p), one.cos().At(0, p));
+        EXPECT_EQ(table.sin().At(i, p), one.sin().At(0, p));
       }
     }
   });

@@ -79,7 +79,7 @@ TEST(ApartTest, PackedAndScatteredEqualReference) {
   ExpectEqualsReference(call);
 }
 
-// Tables, too, forward; their gradients are refused.
+// Tables, too, forward, with dropout and weights; their gradients are refused.
 TEST(ApartTest, TablesEqualReferenceForward) {
   const BucketMap spaced = BucketMap::T5(32, 64, /*bidirectional=*/true)
                                .WithSpecial(30, /*both=*/true);
@@ -90,16 +90,18 @@ TEST(ApartTest, TablesEqualReferenceForward) {
       if (which == 0) call.terms.q_table = table;
       if (which == 1) call.terms.k_table = table;
       if (which == 2) call.terms.v_table = table;
-      AttentionOptions options = call.Options();
-      options.return_lse = true;
+      call.options.return_lse = true;
+      if (which > 0) {
+        call.options.dropout = {.rate = 0.3, .seed = 2};
+        call.options.return_weights = true;
+      }
+      ASSERT_EQ(DriverOf(call), "decode");
+      const AttentionOptions options = call.Options();
       const AttentionResult actual =
           Attention(call.q, call.k, call.v, call.terms, options);
-      const reference::Forward expected =
-          reference::Attention(call.q, call.k, call.v, call.terms, options);
-      EXPECT_LE(RelativeError(actual.out, expected.out),
-                ForwardTolerance(call));
-      EXPECT_LE(RelativeError(actual.lse, expected.lse),
-                ForwardTolerance(call));
+      ExpectResultEqualsReference(
+          call, actual,
+          reference::Attention(call.q, call.k, call.v, call.terms, options));
       EXPECT_EQ(ErrorOf([&] {
                   AttentionBackward(actual.out, call.q, call.k, call.v, actual,
                                     call.terms, options);
