@@ -43,9 +43,17 @@ AttentionOptions Plain(const LayerPosition& layer) {
   return options;
 }
 
+// Throws Error for a layer without attention.
+void CheckAttends(const LayerPosition& layer) {
+  if (layer.attends) return;
+  Fail("layer {} of {} has {}, and so no call", layer.layer, layer.family,
+       layer.attention.words);
+}
+
 }  // namespace
 
 AttentionOptions LayerPosition::CallOptions() const {
+  CheckAttends(*this);
   if (chunk != 0) {
     Fail(
         "layer {} of {} attends in chunks of {} positions, so its options need "
@@ -56,6 +64,7 @@ AttentionOptions LayerPosition::CallOptions() const {
 }
 
 TokenOptions LayerPosition::CallOptions(const CallTokens& tokens) const {
+  CheckAttends(*this);
   TokenOptions call;
   call.options = Plain(*this);
   call.options.q_positions = tokens.q_positions;

@@ -1,84 +1,14 @@
 #include "models/config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "core/fail.h"
 #include "locus/text.h"
+#include "models/class_defaults.h"
 
 namespace locus::models {
 namespace {
-
-// Parts of keys that bear on positions, masks by position, or the scale.
-constexpr std::array kPositionParts = {"rope",
-                                       "rotary",
-                                       "rotate",
-                                       "position",
-                                       "alibi",
-                                       "relative",
-                                       "bucket",
-                                       "sliding",
-                                       "window",
-                                       "theta",
-                                       "yarn",
-                                       "ntk",
-                                       "mscale",
-                                       "max_distance",
-                                       "chunk_size",
-                                       "temperature_tuning",
-                                       "attn_scale",
-                                       "floor_scale",
-                                       "attn_logit",
-                                       "qk_nope",
-                                       "query_pre",
-                                       "local_attn",
-                                       "global_attn",
-                                       "local_attention",
-                                       "local_radius",
-                                       "share_att",
-                                       "norm_rel",
-                                       "pos_att",
-                                       "clamp_len",
-                                       "context",
-                                       "max_seq",
-                                       "model_max_length",
-                                       "n_ctx",
-                                       "seq_length",
-                                       "xpos",
-                                       "freq_base",
-                                       "base_freq",
-                                       "mem_len",
-                                       "same_length",
-                                       "head_dim",
-                                       "scale_attn",
-                                       "logn",
-                                       "partial",
-                                       "pos_emb",
-                                       "pos_enc",
-                                       "attention_multiplier",
-                                       "max_trained",
-                                       "softmax_scale",
-                                       "llama_4_scaling",
-                                       "attn_config",
-                                       "attention_type",
-                                       "attention_interval",
-                                       "causal",
-                                       "bidirectional",
-                                       "dual_chunk",
-                                       "prefix_lm",
-                                       "sequence_id",
-                                       "nope",
-                                       "sink",
-                                       "log_scaling",
-                                       "qk_scale",
-                                       "index_topk"};
-
-constexpr std::array kPositionKeys = {"layer_types", "no_rope_layers"};
-
-// Named like the above, but not about positions.
-constexpr std::array kOtherKeys = {"chunk_size_feed_forward", "problem_type",
-                                   "vocab_context", "use_rotary_kernel"};
 
 template <typename T>
 void CheckRange(const std::string& path, T value, T lowest, T highest) {
@@ -124,15 +54,6 @@ const Json& AsList(const std::string& path, const Json& value, size_t most) {
   return value;
 }
 
-// Whether a key of a config bears on positions.
-bool IsPositionKey(std::string_view key) {
-  if (std::ranges::find(kOtherKeys, key) != kOtherKeys.end()) return false;
-  if (std::ranges::find(kPositionKeys, key) != kPositionKeys.end()) return true;
-  return std::ranges::any_of(kPositionParts, [&](const char* part) {
-    return key.find(part) != std::string_view::npos;
-  });
-}
-
 void CheckKeys(const Json& object, const std::string& name) {
   if (object.size() <= kMostKeys) return;
   // "rope_scaling." is the name of what its keys are in.
@@ -147,7 +68,7 @@ std::vector<std::string> PositionKeys(const Json& object) {
   CheckKeys(object, "");
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_null() && IsPositionKey(key)) keys.push_back(key);
+    if (!value.is_null() && !IsHarmlessKey(key)) keys.push_back(key);
   }
   return keys;
 }
@@ -348,7 +269,7 @@ std::vector<std::string> Config::Unused() const {
     for (const std::string& key : position_keys_) check(key);
   } else {
     for (const auto& [key, value] : object_->items()) {
-      if (!value.is_null() && (!is_config_ || IsPositionKey(key))) check(key);
+      if (!value.is_null() && (!is_config_ || !IsHarmlessKey(key))) check(key);
     }
   }
   for (const Config& below : log_->below) {

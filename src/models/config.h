@@ -1,14 +1,21 @@
 // A JSON object whose reads are typed, checked and remembered.
 //
-// Every read marks its key as used. What position-related keys are left when a
-// family has read all it knows is what the model would silently lose.
+// Every read marks its key as used. What is left when a family has read all it
+// knows, and is not known to be harmless, is what the model would silently
+// lose.
 #ifndef LOCUS_SRC_MODELS_CONFIG_H_
 #define LOCUS_SRC_MODELS_CONFIG_H_
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +35,29 @@ inline constexpr int64_t kMostHeadDim = 8192;
 inline constexpr size_t kMostKeys = 4096;
 
 // Spellings of one thing; the first is the one that messages name.
-using Names = std::vector<const char*>;
+//
+// They own no memory. Families are written as nested braces, and where an
+// allocation fails among those, g++ 12 destroys some of what it has made twice.
+class Names {
+ public:
+  Names() = default;
+  Names(std::initializer_list<const char*> names) : size_(names.size()) {
+    if (size_ > names_.size()) {
+      throw std::length_error("more names of a key than Names has room for");
+    }
+    std::copy(names.begin(), names.end(), names_.begin());
+  }
+  const char* const* begin() const { return names_.data(); }
+  const char* const* end() const { return names_.data() + size_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const char* front() const { return names_[0]; }
+  const char* operator[](size_t n) const { return names_[n]; }
+
+ private:
+  std::array<const char*, 16> names_ = {};
+  size_t size_ = 0;
+};
 
 class Config {
  public:
@@ -91,8 +120,8 @@ class Config {
   std::vector<std::string> Keys() const;
 
   // Keys with a value that nobody read, this object's own and those of the
-  // objects got from it. In configs only position-related ones count; in other
-  // objects, all do.
+  // objects got from it. In configs those known to be harmless do not count; in
+  // other objects, all do.
   std::vector<std::string> Unused() const;
 
   // "text_config.rope_theta", for messages.
@@ -114,7 +143,7 @@ class Config {
   std::shared_ptr<Log> log_;
 };
 
-// The keys of an object that bear on positions and have a value.
+// The keys of an object that have a value and are not known to be harmless.
 std::vector<std::string> PositionKeys(const Json& object);
 
 // Names in a message: all of a few, and the number of the others.

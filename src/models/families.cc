@@ -10,7 +10,10 @@ const std::vector<Family>& AllFamilies() {
     for (const auto& part :
          {AbsoluteFamilies(), VisionFamilies(), BucketFamilies(),
           RelativeFamilies(), AlibiFamilies(), RotaryFamilies(),
-          LayeredFamilies(), LatentFamilies(), MultimodalFamilies()}) {
+          LayeredFamilies(), LatentFamilies(), MultimodalFamilies(),
+          RuledFamilies(), HybridFamilies(), AxialFamilies(), TableFamilies(),
+          LoweredFamilies(), SpeechFamilies(), WindowFamilies(),
+          RefusedFamilies()}) {
       list.insert(list.end(), part.begin(), part.end());
     }
     return list;

@@ -2,6 +2,7 @@
 #ifndef LOCUS_SRC_MODELS_FAMILIES_H_
 #define LOCUS_SRC_MODELS_FAMILIES_H_
 
+#include <functional>
 #include <vector>
 
 #include "models/reader.h"
@@ -10,7 +11,10 @@ namespace locus::models {
 
 struct Family {
   FamilyInfo info;
-  void (*read)(Reader& r);
+  std::function<void(Reader& r)> read;
+  // Keys that a file leaves out are filled in from the config class of its
+  // model type before `read` sees them; else `read` knows the class's values.
+  bool class_defaults = false;
 };
 
 // Each file of families lists its own.
@@ -23,6 +27,14 @@ std::vector<Family> RotaryFamilies();      // RoPE alike in every layer
 std::vector<Family> LayeredFamilies();     // RoPE that differs between layers
 std::vector<Family> LatentFamilies();      // DeepSeek: a rotated tail
 std::vector<Family> MultimodalFamilies();  // M-RoPE
+std::vector<Family> RuledFamilies();       // RoPE, by a row of rules each
+std::vector<Family> HybridFamilies();      // attention in some layers only
+std::vector<Family> AxialFamilies();       // vision towers, 2-D RoPE
+std::vector<Family> TableFamilies();       // learned tables, by rows of keys
+std::vector<Family> LoweredFamilies();     // terms that no encoding has
+std::vector<Family> SpeechFamilies();      // conformers and their kin
+std::vector<Family> WindowFamilies();      // SAM, Swin V2: windows of patches
+std::vector<Family> RefusedFamilies();     // nothing that can be read, and why
 
 const std::vector<Family>& AllFamilies();
 // Throws Error with what would be needed if no family has the type.

@@ -115,6 +115,7 @@ void Gpt2(Reader& r) {
            .length = {"n_positions"}});
   r.Ignore({"n_ctx"});
   if (r.out.model_type == "gpt_bigcode") {
+    r.Ignore({"num_key_value_heads"});
     if (r.c.FlagOr("multi_query", true)) r.out.kv_heads = 1;
   }
   if (!r.c.FlagOr("scale_attn_weights", true)) r.out.scale = 1.0;

@@ -62,6 +62,7 @@ void Mpt(Reader& r) {
     if (const auto kv = a->MaybeInt("kv_n_heads", 1, kMostHeads)) {
       r.Heads(r.out.model_dim, r.out.q_heads, *kv, r.out.head_dim);
     }
+    a->Find("attn_type");  // multihead, which kv_n_heads says too
     for (const char* key : {"prefix_lm", "attn_uses_sequence_id"}) {
       if (a->FlagOr(key, false)) {
         r.Refuse("{} = true asks for a mask that the call must bring",

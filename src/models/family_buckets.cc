@@ -61,6 +61,20 @@ void ReadT5(Reader& r, bool in_each, const char* encoder_attention) {
 void T5(Reader& r) { ReadT5(r, /*in_each=*/false, "SelfAttention"); }
 void Umt5(Reader& r) { ReadT5(r, /*in_each=*/true, "SelfAttention"); }
 
+// A decoder alone, under names of its own.
+void Pix2Struct(Reader& r) {
+  r.IsEncoder(false, true);
+  const int64_t heads =
+      r.c.IntOf({"num_heads", "num_attention_heads"}, 1, kMostHeads);
+  r.Heads(r.c.Int("hidden_size", 1, kMostWidth), heads, heads,
+          r.c.Int("d_kv", 1, kMostWidth));
+  r.Layers(r.c.IntOf({"num_layers", "num_hidden_layers"}, 1, kMostLayers));
+  r.out.scale = 1.0;
+  r.out.attention = BucketBias(
+      ReadBuckets(r), heads, /*bidirectional=*/false,
+      "layer.0.self_attention.attention.relative_attention_bias.weight");
+}
+
 void LongT5(Reader& r) {
   const std::string kind =
       r.c.MaybeText("encoder_attention_type").value_or("local");
@@ -104,7 +118,7 @@ void MpNet(Reader& r) {
 std::vector<Family> BucketFamilies() {
   return {
       {{"T5, mT5, Switch",
-        {"t5", "mt5", "switch_transformers"},
+        {"t5", "mt5", "switch_transformers", "pop2piano"},
         "T5 bias from layer 0, shared by all layers",
         "no 1/sqrt(d) in the scale; none in cross-attention; encoder buckets "
         "both directions, decoder one; `n_positions` has no effect"},
@@ -114,6 +128,11 @@ std::vector<Family> BucketFamilies() {
         "T5 bias, a table in every layer",
         "each layer has its own table, unlike T5"},
        Umt5},
+      {{"Pix2Struct text",
+        {"pix2struct_text_model"},
+        "T5 bias from layer 0, shared by all layers",
+        "a decoder alone"},
+       Pix2Struct},
       {{"LongT5 (local)",
         {"longt5"},
         "T5 bias within `local_radius`",

@@ -4,6 +4,51 @@
 #include "models/families.h"
 
 namespace locus::models {
+
+// Latent attention with the values of its class filled in. `still`: the tail is
+// there and does not rotate.
+void ReadLatentRow(Reader& r, PairLayout layout, bool still) {
+  const int64_t heads = r.c.Int("num_attention_heads", 1, kMostHeads);
+  const int64_t nope = r.c.Int("qk_nope_head_dim", 1, kMostWidth);
+  const int64_t tail = r.c.Int("qk_rope_head_dim", 0, kMostWidth);
+  // Keys are made for every query head, whatever these say.
+  r.Ignore({"num_key_value_heads", "qk_head_dim", "head_dim"});
+  r.Heads(r.c.Int("hidden_size", 1, kMostWidth), heads, heads, nope + tail);
+  r.out.value_dim = r.c.Int("v_head_dim", 1, kMostWidth);
+  // LongCat has two attentions in each of its layers.
+  const bool twice = r.out.model_type == "longcat_flash";
+  const int64_t layers =
+      r.c.IntOf({twice ? "num_layers" : "num_hidden_layers"}, 1, kMostLayers);
+  if (twice) r.Ignore({"num_hidden_layers"});
+  r.Layers(twice ? 2 * layers : layers);
+  r.out.trained_length =
+      r.c.IntOr("max_position_embeddings", 0, 1, kMostLength);
+  r.out.layer_type = r.LayerType({kFull, kLinear, "indexed_attention"});
+  r.Ignore({"indexer_types"});
+  const auto most = r.c.MaybeInt("index_topk", 1, kMostLength);
+  if (most && r.out.layer_type != kLinear) {
+    r.Warn(
+        "an indexer keeps the {} best keys of each query: past so many keys "
+        "the call must bring that mask",
+        *most);
+  }
+  if (still || tail == 0) {
+    r.NoPosition("no position: nothing of the head rotates");
+    return;
+  }
+  // A share of the head that some classes write beside its channels.
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (const auto object = r.c.MaybeObject(key)) {
+      object->Find("partial_rotary_factor");
+    }
+  }
+  r.Ignore({"partial_rotary_factor", "default_partial"});
+  r.Rope({.layout = layout,
+          .rotary_dim = tail,
+          .place = RotaryPlace::kTrailing,
+          .mscale_squared = true});
+}
+
 namespace {
 
 // What a config may leave out; `value` 0: model_dim / heads.

@@ -11,9 +11,6 @@ void ReadGemmaDirection(Reader& r);  // family_rotary.cc
 
 namespace {
 
-constexpr const char* kFull = "full_attention";
-constexpr const char* kSliding = "sliding_attention";
-
 // Layer types from the config, or every `pattern`-th layer full.
 std::string FullOrSliding(Reader& r, int64_t pattern) {
   std::string type = r.LayerType({kFull, kSliding});
@@ -147,6 +144,7 @@ void Cohere2(Reader& r) {
              r.c.Path("position_embedding_type"), Printable(kind));
   }
   r.IgnoredUpstream("model_max_length");
+  r.Ignore({"order_of_interleaved_layers"});  // says what the pattern says
   if (sliding) r.CausalWindow(width);
   // Read on every layer, so that its fields count as used.
   r.Rope({.layout = PairLayout::kInterleaved,
@@ -164,9 +162,7 @@ void GptOss(Reader& r) {
   }
   r.Ignore({"sliding_window"});
   r.IgnoredUpstream("initial_context_length");
-  r.Warn(
-      "each head has a learned sink (self_attn.sinks of the layer) in its "
-      "softmax: multiply the output by sigmoid(lse - sink)");
+  r.Sinks();
   if (!r.c.Has("rope_scaling") && !r.c.Has("rope_parameters")) {
     r.Refuse("{} is missing: every gpt-oss scales by YaRN",
              r.c.Path("rope_scaling"));

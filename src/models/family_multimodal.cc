@@ -3,11 +3,34 @@
 
 #include "locus/encodings/rope2d.h"
 #include "models/families.h"
-#include "models/tuned.h"
 
 namespace locus::models {
 
 void ReadQwenWindow(Reader& r);  // family_layered.cc
+
+// Pairs dealt to time, height and width as MRope does.
+void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
+                 MRopeSections dealing) {
+  const auto& [t, h, w] = sections;
+  const int64_t pairs = r.out.rotary->rotary_dim / 2;
+  if (t + h + w != pairs) {
+    Fail("mrope_section must sum to the {} pairs that rotate, got {} + {} + {}",
+         pairs, t, h, w);
+  }
+  const bool chunked = dealing == MRopeSections::kChunked;
+  std::vector<int32_t> axis;
+  for (int64_t p = 0; p < pairs; ++p) {
+    if (chunked) {
+      axis.push_back(p < t ? 0 : p < t + h ? 1 : 2);
+    } else {
+      axis.push_back(p % 3 == 1 && p < 3 * h   ? 1
+                     : p % 3 == 2 && p < 3 * w ? 2
+                                               : 0);
+    }
+  }
+  r.Sections(axis, fmt::format("M-RoPE {}+{}+{} {}", t, h, w,
+                               chunked ? "in chunks" : "interleaved"));
+}
 
 namespace {
 
@@ -16,10 +39,6 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
   r.Sizes(sizes);
   ReadQwenWindow(r);
   r.Rope({.base = base});
-  if (r.out.rotary->changes_with_length) {
-    Fail("{} scaling under M-RoPE would change with three lengths at once",
-         r.out.rotary->scaling);
-  }
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto object = r.c.MaybeObject(key);
     if (!object) continue;
@@ -37,23 +56,7 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
                *interleaved, r.out.family);
     }
   }
-  const int64_t dim = r.out.head_dim;
-  auto rotation = Rotation{};
-  rotation.theta = r.out.rotary->theta;
-  rotation.gain = r.out.rotary->gain;
-  rotation.angles = r.options.angles;
-  const auto& [t, h, w] = sections;
-  std::string words = r.out.attention.words;
-  words.replace(
-      0, 4,
-      fmt::format(
-          "M-RoPE {}+{}+{} {}", t, h, w,
-          dealing == MRopeSections::kChunked ? "in chunks" : "interleaved"));
-  r.Attend("mrope", words,
-           std::make_shared<Tuned>(
-               std::make_shared<MRope>(dim, PairLayout::kHalves, sections,
-                                       dealing, r.out.rotary->base),
-               QueryTemperature{}, rotation));
+  SetSections(r, sections, dealing);
 }
 
 void Qwen2Vl(Reader& r) {

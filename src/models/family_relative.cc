@@ -4,52 +4,13 @@
 #include <sstream>
 
 #include "locus/encodings/deberta.h"
-#include "locus/encodings/transformer_xl.h"
+#include "locus/encodings/shaw.h"
 #include "models/families.h"
 #include "models/project.h"
+#include "models/relative_keys.h"
 
 namespace locus::models {
 namespace {
-
-// Rows of relative keys for offsets -(reach-1) .. reach-1: the sinusoid of the
-// offset, clamped, through w [heads, D, model_dim].
-struct XlTables {
-  NeededTensor w, u, v;
-  bool w_is_transposed = false;  // w stored [model_dim, heads, D]
-  int64_t heads = 0, dim = 0, model_dim = 0, reach = 0;
-  int64_t clamp = -1;  // below 0: none
-};
-
-Scheme XlScheme(const XlTables& t, std::string words) {
-  Scheme scheme;
-  scheme.name = "transformer-xl";
-  scheme.words = std::move(words);
-  scheme.tensors = {t.w, t.u, t.v};
-  scheme.build = [t](const TensorLookup& find) {
-    const Tensor w = find(t.w);
-    const Tensor r = RelativeKeys(
-        {.w = t.w_is_transposed ? w.Transposed(0, 1).Transposed(1, 2) : w,
-         .heads = t.heads,
-         .dim = t.dim,
-         .model_dim = t.model_dim},
-        t.reach, t.clamp);
-    return std::make_shared<TransformerXL>(
-        r, WithShape(find(t.u), {t.heads, t.dim}),
-        WithShape(find(t.v), {t.heads, t.dim}));
-  };
-  return scheme;
-}
-
-int64_t Reach(Reader& r, int64_t trained) {
-  const int64_t reach = r.options.length != 0 ? r.options.length : trained;
-  // A row costs heads x D numbers; this many are past any trained length.
-  constexpr int64_t kMostReach = int64_t{1} << 20;
-  if (reach < 1 || reach > kMostReach) {
-    Fail("a table of relative keys must serve 1 .. {} positions, got {}",
-         kMostReach, reach);
-  }
-  return reach;
-}
 
 void TransformerXl(Reader& r) {
   const int64_t heads =
@@ -144,7 +105,8 @@ void Deberta(Reader& r, bool v2) {
   r.Sizes({.kv_heads = {}, .head_dim = {}});
   const int64_t length = r.out.trained_length;
   const bool relative = r.c.FlagOr("relative_attention", false);
-  const bool biased = r.c.FlagOr("position_biased_input", true);
+  const bool biased =
+      r.out.model_type != "sew-d" && r.c.FlagOr("position_biased_input", true);
   const int64_t given =
       r.c.IntOr("max_relative_positions", -1, -1, kMostLength);
   const int64_t reach = given < 1 ? length : given;
@@ -174,9 +136,12 @@ void Deberta(Reader& r, bool v2) {
   const int64_t span = buckets > 0 ? buckets : reach;
   const int64_t heads = r.out.q_heads, dim = r.out.head_dim;
   const int64_t width = r.out.model_dim;
+  const std::string stack = r.out.model_type == "sew-d"
+                                ? "sew_d.encoder.encoder."
+                                : "deberta.encoder.";
   const std::string at =
-      fmt::format("deberta.encoder.layer.{}.attention.self.", r.out.layer);
-  const NeededTensor rows = {"deberta.encoder.rel_embeddings.weight",
+      fmt::format("{}layer.{}.attention.self.", stack, r.out.layer);
+  const NeededTensor rows = {stack + "rel_embeddings.weight",
                              {2 * span, width},
                              "relative embeddings"};
   const auto linear = [&](const std::string& name, bool bias) {
@@ -196,8 +161,8 @@ void Deberta(Reader& r, bool v2) {
                               /*bias=*/true);
   std::vector<NeededTensor> norms;
   if (norm.find("layer_norm") != std::string::npos) {
-    norms = {{"deberta.encoder.LayerNorm.weight", {width}, "normalisation"},
-             {"deberta.encoder.LayerNorm.bias", {width}, "normalisation"}};
+    norms = {{stack + "LayerNorm.weight", {width}, "normalisation"},
+             {stack + "LayerNorm.bias", {width}, "normalisation"}};
   }
   const double epsilon = r.c.NumberOr("layer_norm_eps", 1e-7, 0.0, 1.0);
   Scheme& scheme = r.out.attention;
@@ -233,10 +198,64 @@ void Deberta(Reader& r, bool v2) {
 void DebertaV1(Reader& r) { Deberta(r, /*v2=*/false); }
 void DebertaV2(Reader& r) { Deberta(r, /*v2=*/true); }
 
+// DeBERTa v2 over frames of sound; the input has no table.
+void SewD(Reader& r) {
+  for (const char* key : {"relative_attention", "share_att_key",
+                          "position_buckets", "pos_att_type"}) {
+    if (r.c.Absent(key)) Fail("{} is missing", r.c.Path(key));
+  }
+  r.Warn("positions count the frames that are left after squeezing");
+  Deberta(r, /*v2=*/true);
+}
+
+// Rows of keys for distances n - m, -left .. right, in every layer.
+void Wav2Vec2Bert(Reader& r) {
+  r.out.part = "encoder";
+  r.out.causal = false;
+  r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
+  const std::string kind =
+      r.c.MaybeText("position_embeddings_type").value_or("relative_key");
+  if (kind != "relative_key") {
+    Fail("{} = '{}' is not read for wav2vec2-BERT; only relative_key is",
+         r.c.Path("position_embeddings_type"), Printable(kind));
+  }
+  const int64_t left =
+      r.c.IntOr("left_max_position_embeddings", 64, 0, 1 << 20);
+  const int64_t right =
+      r.c.IntOr("right_max_position_embeddings", 8, 0, 1 << 20);
+  r.Ignore({"rotary_embedding_base", "max_source_positions"});
+  const int64_t rows = left + right + 1, dim = r.out.head_dim;
+  r.out.attention = TensorScheme(
+      "shaw",
+      fmt::format("q.E[n - m], clipped to {} keys back and {} ahead", left,
+                  right),
+      {.name =
+           fmt::format("encoder.layers.{}.self_attn.distance_embedding.weight",
+                       r.out.layer),
+       .shape = {rows, dim},
+       .use = "relative keys"},
+      [=](const Tensor& table) {
+        // Row m - n + right of the encoding is row n - m + left of the model's.
+        const std::vector<double> stored = table.ToVector();
+        Tensor keys = Tensor::Zeros(DType::kF64, {rows, dim});
+        double* to = keys.MutableData<double>();
+        for (int64_t row = 0; row < rows; ++row) {
+          std::copy_n(stored.begin() + (rows - 1 - row) * dim, dim,
+                      to + row * dim);
+        }
+        return std::make_shared<Shaw>(keys, Tensor(), -right, left);
+      });
+}
+
 }  // namespace
 
 std::vector<Family> RelativeFamilies() {
   return {
+      {{"wav2vec2-BERT",
+        {"wav2vec2-bert"},
+        "relative keys, clipped to 64 back and 8 ahead",
+        "a table in every layer; distances are key minus query"},
+       Wav2Vec2Bert},
       {{"Transformer-XL",
         {"transfo-xl"},
         "relative sinusoids, u and v",
@@ -260,6 +279,11 @@ std::vector<Family> RelativeFamilies() {
         "`share_att_key` reuses the content's projections; `norm_rel_ebd` "
         "normalises the table first"},
        DebertaV2},
+      {{"SEW-D",
+        {"sew-d"},
+        "c2p and p2c, logarithmic buckets, over frames of sound",
+        "as DeBERTa v2, without a table at the input"},
+       SewD},
   };
 }
 

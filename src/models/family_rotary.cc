@@ -14,7 +14,13 @@ namespace locus::models {
 void ReadGemmaDirection(Reader& r) {
   const char* key = "use_bidirectional_attention";
   const bool both_ways = r.c.FlagOr(key, false);
-  if (both_ways && r.c.FlagOr("is_causal", true)) {
+  if (!both_ways || !r.c.FlagOr("is_causal", true)) return;
+  if (!r.c.Path("").empty()) {
+    // PaliGemma and its likes bring the mask of their own prefix.
+    r.Warn(
+        "tokens of the prefix, image and prompt, see each other: give the call "
+        "prefix_lengths");
+  } else {
     r.Refuse("{} = true leaves the mask of {} causal without is_causal = false",
              r.c.Path(key), r.out.family);
   }
@@ -152,13 +158,9 @@ void RoFormer(Reader& r) {
   const bool decoder = r.c.FlagOr("is_decoder", false);
   r.out.part = decoder ? "decoder" : "encoder";
   r.out.causal = decoder;
-  if (r.c.FlagOr("rotary_value", false)) {
-    Fail(
-        "{} = true rotates the values too, which is outside of attention's "
-        "seven terms",
-        r.c.Path("rotary_value"));
-  }
-  r.Rope({.layout = kInterleaved});
+  const bool values = r.c.FlagOr("rotary_value", false);
+  r.Rope({.layout = kInterleaved,
+          .values = values ? RotaryValues::kAbsolute : RotaryValues::kNone});
 }
 
 // PaLM as public code builds it: one key head, halves, optionally xPos.
@@ -239,7 +241,7 @@ std::vector<Family> RotaryFamilies() {
       {{"RoFormer",
         {"roformer"},
         "RoPE, interleaved, whole head",
-        "`rotary_value` would rotate v as well: refused"},
+        "`rotary_value` rotates v as well, and outputs are not rotated back"},
        RoFormer},
       {{"GPT-J, CodeGen",
         {"gptj", "codegen"},

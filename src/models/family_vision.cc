@@ -79,6 +79,12 @@ void Vit(Reader& r) {
   r.out.trained_length = rows;
 }
 
+// What stands before the names of Swin's tensors; the towers of other models
+// are named from their own root.
+std::string SwinPrefix(const Reader& r) {
+  return r.out.model_type == "swin" ? "swin." : "";
+}
+
 // Layers count through the stages; `depths` says how many each has.
 void Swin(Reader& r) {
   r.out.part = "encoder";
@@ -116,6 +122,7 @@ void Swin(Reader& r) {
   const bool whole = side <= window;
   if (whole) window = std::max<int64_t>(side, 1);
   r.IgnoredUpstream("use_absolute_embeddings_window");
+  r.Ignore({"hidden_size", "num_layers", "num_hidden_layers"});
   if (block % 2 == 1 && !whole) {
     r.Warn(
         "this block shifts the image by {} before it cuts windows, and masks "
@@ -127,7 +134,7 @@ void Swin(Reader& r) {
         (image.height / patch.height) * (image.width / patch.width);
     r.out.input = TensorScheme(
         "learned", fmt::format("learned table of {} patches", rows),
-        {.name = "swin.embeddings.position_embeddings",
+        {.name = SwinPrefix(r) + "embeddings.position_embeddings",
          .shape = {1, rows, embed},
          .use = "learned positions"},
         [=](const Tensor& table) {
@@ -139,14 +146,18 @@ void Swin(Reader& r) {
   r.out.attention = TensorScheme(
       "swin",
       fmt::format("bias by 2-D offset in windows of {} x {}", window, window),
-      {.name = fmt::format("swin.encoder.layers.{}.blocks.{}.attention.self."
+      {.name = fmt::format("{}encoder.layers.{}.blocks.{}.attention.self."
                            "relative_position_bias_table",
-                           stage, block),
+                           SwinPrefix(r), stage, block),
        .shape = {rows, h},
        .use = "bias by offset"},
       [window](Tensor table) {
         return std::make_shared<SwinBias>(std::move(table), window, window);
       });
+}
+
+std::string BeitPrefix(const Reader& r) {
+  return r.out.model_type == "beit" ? "beit." : "data2vec_vision.";
 }
 
 void Beit(Reader& r) {
@@ -163,7 +174,7 @@ void Beit(Reader& r) {
   if (r.c.FlagOr("use_absolute_position_embeddings", false)) {
     r.out.input = TensorScheme(
         "learned", fmt::format("learned table, 1 + {} rows", patches),
-        {.name = "beit.embeddings.position_embeddings",
+        {.name = BeitPrefix(r) + "embeddings.position_embeddings",
          .shape = {1, patches + 1, width},
          .use = "learned positions"},
         [=](const Tensor& table) {
@@ -178,9 +189,9 @@ void Beit(Reader& r) {
   if (!own && !shared) return;
   const int64_t rows = (2 * grid.height - 1) * (2 * grid.width - 1) + 3;
   const std::string at =
-      own ? fmt::format("beit.encoder.layer.{}.attention.attention.",
-                        r.out.layer)
-          : std::string("beit.encoder.");
+      own ? fmt::format("{}encoder.layer.{}.attention.attention.",
+                        BeitPrefix(r), r.out.layer)
+          : BeitPrefix(r) + "encoder.";
   r.out.attention = TensorScheme(
       "swin",
       fmt::format("bias by 2-D offset over {} x {} patches and [CLS]",
@@ -204,12 +215,12 @@ std::vector<Family> VisionFamilies() {
         "other image sizes resize the raster bicubically and keep [CLS]"},
        Vit},
       {{"Swin",
-        {"swin"},
+        {"swin", "donut-swin", "maskformer-swin"},
         "bias by 2-D offset in windows",
         "windows shrink to the image in late stages; odd blocks shift"},
        Swin},
       {{"BEiT",
-        {"beit"},
+        {"beit", "data2vec-vision"},
         "bias by 2-D offset, three rows for [CLS]",
         "a table in every layer, or one shared; absolute positions may be off"},
        Beit},

@@ -1,39 +1,140 @@
 // FromConfig: parse, find the family, let it read, and look at what is left.
+#include <utility>
+
 #include "locus/text.h"
+#include "models/class_defaults.h"
 #include "models/families.h"
 #include "models/layer_source.h"
 
 namespace locus::models {
 namespace {
 
-// Configs of several parts keep the text model in an object of its own. The
+// Configs of several models keep the text model in an object of its own. The
 // type inside may be missing, or be that of the whole.
 constexpr const char* kTextKeys[] = {"text_config", "llm_config"};
+
+// Models of several configs without a text model by that name, and the key of
+// the one that is read unless another is asked for.
+struct Composite {
+  std::string_view model_type;
+  const char* key;
+};
+constexpr Composite kComposites[] = {
+    {"blt", "global_config"},
+    {"canary", "decoder_config"},
+    {"colmodernvbert", "vlm_config"},
+    {"colpali", "vlm_config"},
+    {"colqwen2", "vlm_config"},
+    {"deepseek_ocr2_vision", "encoder_config"},
+    {"depth_anything", "backbone_config"},
+    {"depth_pro", "image_model_config"},
+    {"dia", "decoder_config"},
+    {"edgetam", "vision_config"},
+    {"encoder-decoder", "decoder"},
+    {"fastspeech2_conformer_with_hifigan", "model_config"},
+    {"granite_speech5_ctc", "encoder_config"},
+    {"higgs_audio_v2_tokenizer", "semantic_model_config"},
+    {"lasr_ctc", "encoder_config"},
+    {"musicgen", "decoder"},
+    {"musicgen_melody", "decoder"},
+    {"nemotron3_5_asr", "encoder_config"},
+    {"nemotron3_5_transcribe_audio", "asr_config"},
+    {"nemotron3_diarization", "audio_config"},
+    {"nemotron_asr_streaming", "encoder_config"},
+    {"parakeet_ctc", "encoder_config"},
+    {"parakeet_rnnt", "encoder_config"},
+    {"parakeet_tdt", "encoder_config"},
+    {"pi0", "vlm_config"},
+    {"prompt_depth_anything", "backbone_config"},
+    {"qwen2_5_omni", "thinker_config"},
+    {"qwen2_5_omni_token2wav", "dit_config"},
+    {"qwen3_omni_moe", "thinker_config"},
+    {"rag", "generator"},
+    {"sam", "vision_config"},
+    {"sam2", "vision_config"},
+    {"sam2_vision_model", "backbone_config"},
+    {"sam3_tracker", "vision_config"},
+    {"sam3_vision_model", "backbone_config"},
+    {"sam_hq", "vision_config"},
+    {"slanext", "vision_config"},
+    {"speech-encoder-decoder", "decoder"},
+    {"t5gemma", "decoder"},
+    {"t5gemma2", "decoder"},
+    {"tipsv2_dpt", "backbone_config"},
+    {"unlimited_ocr_vision", "encoder_config"},
+    {"vision-encoder-decoder", "decoder"},
+    {"vitmatte", "backbone_config"},
+    {"vitpose", "backbone_config"},
+    {"xcodec", "semantic_model_config"},
+};
 
 struct Root {
   const Json* object;
   std::string name;
   std::string model_type;
   const Json* beside = nullptr;  // what the object stands in, if it does
+  bool other_part = false;       // an encoder beside this decoder, or so
 };
 
-Root FindRoot(const Json& json) {
-  const auto type_of = [](const Json& object) -> std::string {
-    const auto at = object.find("model_type");
-    if (at == object.end() || at->is_null()) return {};
-    if (!at->is_string()) {
-      Fail("model_type must be a text, got {}", Shown(*at));
-    }
-    return at->get<std::string>();
-  };
-  Root root{&json, "", type_of(json)};
-  for (const char* key : kTextKeys) {
-    const auto at = json.find(key);
-    if (at == json.end() || !at->is_object()) continue;
-    const std::string inner = type_of(*at);
-    return {&*at, std::string(key) + ".",
-            inner.empty() ? root.model_type : inner, &json};
+std::string TypeOf(const Json& object) {
+  const auto at = object.find("model_type");
+  if (at == object.end() || at->is_null()) return {};
+  if (!at->is_string()) Fail("model_type must be a text, got {}", Shown(*at));
+  return at->get<std::string>();
+}
+
+// The config under `key`, whose type is the whole's where it says none.
+Root Below(const Root& whole, const std::string& key) {
+  const auto at = whole.object->find(key);
+  if (at == whole.object->end() || !at->is_object()) {
+    Fail("{} must be an object: a config of {}", Printable(whole.name + key),
+         Printable(whole.model_type));
   }
+  const std::string inner = TypeOf(*at);
+  return {&*at, whole.name + key + ".",
+          inner.empty() ? whole.model_type : inner, whole.object};
+}
+
+bool IsConfig(const Json& json, const std::string& key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_object();
+}
+
+// Goes down from `root` to the model that is read. A `part` that is the key of
+// a config on the way is taken and cleared.
+Root FindModel(Root root, std::string& part) {
+  constexpr int kDeepest = 4;
+  for (int depth = 0; depth < kDeepest; ++depth) {
+    const Json& json = *root.object;
+    std::string key;
+    bool other_part = false;
+    const bool named = part.ends_with("_config") && IsConfig(json, part);
+    if (named) {
+      key = std::exchange(part, "");
+    } else {
+      for (const char* text : kTextKeys) {
+        if (key.empty() && IsConfig(json, text)) key = text;
+      }
+      for (const Composite& composite : kComposites) {
+        if (composite.model_type != root.model_type || !key.empty()) continue;
+        key = composite.key;
+        // "encoder" and "decoder", or "encoder_config" and "decoder_config".
+        if (!key.starts_with("decoder")) continue;
+        const std::string ending = key.substr(std::string("decoder").size());
+        other_part = IsConfig(json, "encoder" + ending);
+        if (other_part && part == "encoder") key = "encoder" + ending;
+      }
+    }
+    if (key.empty()) break;
+    root = Below(root, key);
+    root.other_part = other_part;
+    if (named) break;
+  }
+  return root;
+}
+
+Root FindRoot(const Json& json, std::string& part) {
+  Root root = FindModel({&json, "", TypeOf(json)}, part);
   if (root.model_type.empty()) {
     Fail("model_type is missing: it says which model's code is meant");
   }
@@ -51,30 +152,37 @@ size_t CountValues(const Json& json, size_t most) {
   return count;
 }
 
-class ParsedConfig final : public LayerSource {
+// One model of a config, ready to be read layer by layer.
+class Model {
  public:
-  explicit ParsedConfig(JsonTree json)
-      : json_(std::move(json)),
-        root_(FindRoot(json_.root)),
+  Model(const Json& json, std::string part)
+      : root_(FindRoot(json, part)),
+        rest_(part),
         family_(FindFamily(root_.model_type)),
-        position_keys_(PositionKeys(*root_.object)) {
+        filled_(
+            family_.class_defaults
+                ? WithClassDefaults(*root_.object, root_.model_type, root_.name)
+                : Json()),
+        keys_(PositionKeys(Object())) {
     // Each layer looks through these: more would only cost time.
     constexpr size_t kMostValues = 1 << 16;
-    for (const std::string& key : position_keys_) {
-      if (CountValues(root_.object->at(key), kMostValues) >= kMostValues) {
+    for (const std::string& key : keys_) {
+      if (CountValues(Object().at(key), kMostValues) >= kMostValues) {
         Fail("{} has {} values or more, which cannot be right",
              Printable(root_.name + key), kMostValues);
       }
     }
   }
 
-  LayerPosition Read(const ReadOptions& options) const override {
+  LayerPosition Read(const ReadOptions& asked) const {
+    ReadOptions options = asked;
+    options.part = root_.other_part ? std::string() : rest_;
     LayerPosition out;
     out.model_type = root_.model_type;
     out.family = family_.info.name;
     out.part = "decoder";
     out.layer = options.layer;
-    const Config config(*root_.object, root_.name, position_keys_);
+    const Config config(Object(), root_.name, keys_);
     Reader reader(config, options, out);
     reader.DualChunks();
     family_.read(reader);
@@ -84,18 +192,46 @@ class ParsedConfig final : public LayerSource {
     }
     const auto unused = config.Unused();
     if (!unused.empty()) {
-      reader.Refuse("{} bear{} on positions, but nothing of {} uses {}",
-                    Listed(unused), unused.size() == 1 ? "s" : "", out.family,
-                    unused.size() == 1 ? "it" : "them");
+      reader.Refuse(
+          "{} {} neither used by {} nor known to be harmless to positions",
+          Listed(unused), unused.size() == 1 ? "is" : "are", out.family);
+    }
+    if (root_.other_part) {
+      out.part = asked.part == "encoder" ? "encoder" : "decoder";
+      out.other_part = true;
+    } else if (asked.part != rest_) {
+      out.part = asked.part;
     }
     return out;
   }
 
  private:
-  JsonTree json_;
+  const Json& Object() const {
+    return family_.class_defaults ? filled_ : *root_.object;
+  }
+
   Root root_;
+  std::string rest_;  // of the part that is asked for, below root_
   const Family& family_;
-  std::vector<std::string> position_keys_;
+  Json filled_;  // with the values of the class, where the family wants them
+  std::vector<std::string> keys_;
+};
+
+class ParsedConfig final : public LayerSource {
+ public:
+  explicit ParsedConfig(JsonTree json)
+      : json_(std::move(json)), model_(json_.root, "") {}
+
+  LayerPosition Read(const ReadOptions& options) const override {
+    // Parts of one model are read by one family; those of several configs by
+    // others.
+    if (options.part.empty()) return model_.Read(options);
+    return Model(json_.root, options.part).Read(options);
+  }
+
+ private:
+  JsonTree json_;
+  Model model_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "models/families.h"
 #include "models/gguf_config.h"
+#include "models/gguf_layer.h"
 #include "models/layer_source.h"
 #include "models/mapped_file.h"
 
@@ -125,6 +126,23 @@ void ApplyTables(const Checkpoint& file, const GgufConfig& config,
   out.attention.encoding = std::move(encoding);
 }
 
+// The layer without what the file's tensors add to it.
+LayerPosition ReadFields(GgufConfig& config, const ReadOptions& options) {
+  if (config.arch->scheme == GgufScheme::kFamily) {
+    return ConfigSource(std::move(config.fields))->Read(options);
+  }
+  LayerPosition out;
+  out.part = "decoder";
+  out.layer = options.layer;
+  const Config fields(config.fields.root, "");
+  Reader reader(fields, options, out);
+  ReadGgufLayer(reader, config);
+  if (!options.part.empty() && options.part != out.part) {
+    Fail("{} has no part '{}'", out.model_type, Printable(options.part));
+  }
+  return out;
+}
+
 class ParsedGguf final : public LayerSource {
  public:
   ParsedGguf(std::span<const std::byte> bytes,
@@ -136,8 +154,11 @@ class ParsedGguf final : public LayerSource {
     GgufConfig config = ToConfig(gguf_, options.layer);
     ReadOptions read = options;
     read.layout = config.layout;
-    LayerPosition out = ConfigSource(std::move(config.fields))->Read(read);
-    ApplyTables(file_, config, options, out);
+    LayerPosition out = ReadFields(config, read);
+    // Gemma 4's and Step 3.5's tables are those of the full layers.
+    if (!config.slides || config.arch->scaled) {
+      ApplyTables(file_, config, options, out);
+    }
     if (out.part == "decoder" && !out.causal && out.window) {
       Fail("attention.causal = false and a sliding window exclude each other");
     }

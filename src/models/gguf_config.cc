@@ -12,48 +12,7 @@
 namespace locus::models {
 namespace {
 
-constexpr auto kPairs = PairLayout::kInterleaved;
-constexpr auto kHalves = PairLayout::kHalves;
 constexpr const char* kLongTable = "rope_factors_long.weight";
-
-// An architecture of GGUF: the model_type whose reader serves it, and how its
-// weights are laid out in such files.
-struct Arch {
-  const char* name;
-  const char* model_type;
-  PairLayout layout;
-};
-constexpr std::array kArchs = {
-    Arch{"llama", "llama", kPairs},
-    Arch{"baichuan", "baichuan", kPairs},
-    Arch{"falcon", "falcon", kHalves},
-    Arch{"gptneox", "gpt_neox", kHalves},
-    Arch{"stablelm", "stablelm", kHalves},
-    Arch{"qwen2", "qwen2", kHalves},
-    Arch{"qwen2moe", "qwen2_moe", kHalves},
-    Arch{"qwen3", "qwen3", kHalves},
-    Arch{"qwen3moe", "qwen3_moe", kHalves},
-    Arch{"gemma", "gemma", kHalves},
-    Arch{"gemma2", "gemma2", kHalves},
-    Arch{"gemma3", "gemma3_text", kHalves},
-    Arch{"phi2", "phi", kHalves},
-    Arch{"phi3", "phi3", kHalves},
-    Arch{"olmo", "olmo", kPairs},
-    Arch{"olmo2", "olmo2", kHalves},
-    Arch{"starcoder2", "starcoder2", kHalves},
-    Arch{"command-r", "cohere", kPairs},
-    Arch{"cohere2", "cohere2", kPairs},
-    Arch{"glm4", "glm4", kPairs},
-    Arch{"granite", "granite", kPairs},
-    Arch{"smollm3", "smollm3", kPairs},
-    Arch{"gpt-oss", "gpt_oss", kHalves},
-    Arch{"deepseek2", "deepseek_v3", kPairs},
-    Arch{"bloom", "bloom", kHalves},
-    Arch{"mpt", "mpt", kHalves},
-    Arch{"gpt2", "gpt2", kHalves},
-    Arch{"bert", "bert", kHalves},
-    Arch{"nomic-bert", "nomic_bert", kHalves},
-};
 
 // Sizes under the names that a model_type's config has for them.
 struct SizeNames {
@@ -85,11 +44,14 @@ SizeNames NamesFor(const std::string& type) {
 
 class Translation {
  public:
-  Translation(const Gguf& gguf, const Arch& arch)
-      : gguf_(gguf), arch_(arch), prefix_(std::string(arch.name) + ".") {}
+  Translation(const Gguf& gguf, const GgufArch& arch)
+      : gguf_(gguf), arch_(arch), prefix_(std::string(arch.name) + ".") {
+    out_.arch = &arch;
+  }
 
-  GgufConfig Config(int64_t layer) {
-    const std::string type = arch_.model_type;
+  // The fields of the config whose family reads the architecture.
+  GgufConfig OfFamily(int64_t layer) {
+    const std::string type = arch_.text;
     const SizeNames names = NamesFor(type);
     out_.fields.root["model_type"] = type;
     Number("embedding_length", names.width);
@@ -101,15 +63,290 @@ class Translation {
     Number("block_count", names.layers);
     Number("context_length", names.length);
     Widths(type, kv);
-    Frequencies(type);
+    Bases(type);
+    Scaling(type, type == "deepseek_v3");
     Windows(type);
     Rest(type);
+    return Finish();
+  }
+
+  // The numbers of an architecture that is read as such.
+  GgufConfig OfLayer(int64_t layer) {
+    Json& fields = out_.fields.root;
+    fields["model_type"] = arch_.name;
+    Number("embedding_length", "hidden_size");
+    Number("context_length", "max_position_embeddings");
+    const int64_t layers = CountLayers();
+    fields["num_hidden_layers"] = layers;
+    if (const GgufValue* causal = Find("attention.causal")) {
+      const auto* flag = std::get_if<bool>(causal);
+      if (flag == nullptr) Fail("{}attention.causal must be a flag", prefix_);
+      out_.causal = *flag;
+    }
+    if (arch_.scheme == GgufScheme::kRecurrent) {
+      out_.attends = false;
+      return Finish();
+    }
+    if (layer < 0 || layer >= layers) return Finish();  // refused when read
+    HeadCounts(layer);
+    Intervals(layer);
+    WindowOf(layer, layers);
+    Still(layer);
+    LayerWidths();
+    Number("attn_logit_softcapping", "attn_logit_softcapping");
+    Scales();
+    if (arch_.scheme == GgufScheme::kBuckets) {
+      Number("attention.relative_buckets_count", "relative_buckets");
+      Number("decoder_block_count", "decoder_layers");
+    }
+    if (arch_.scheme == GgufScheme::kAlibi) {
+      Number("attention.max_alibi_bias", "alibi_bias_max");
+    }
+    if (arch_.scheme == GgufScheme::kRotary ||
+        arch_.scheme == GgufScheme::kLatent) {
+      LayerBase();
+      Scaling("", arch_.mscale);
+      if (out_.slides && !arch_.scaled) {
+        fields.erase("rope_scaling");
+        out_.attn_factor.reset();
+      }
+      if (arch_.sections) Number("rope.dimension_sections", "mrope_section");
+    } else {
+      // Of no effect where nothing rotates.
+      for (const char* key : {"rope.dimension_count", "rope.freq_base"}) {
+        Find(key);
+      }
+    }
+    if (arch_.temperature) {
+      Number("attention.temperature_scale", "temperature_scale");
+      Copy("rope.scaling.original_context_length", "temperature_length",
+           fields);
+    }
+    if (arch_.scheme == GgufScheme::kLatent) Indexer();
+    out_.sinks = arch_.sinks &&
+                 HasTensor(fmt::format("blk.{}.attn_sinks.weight", layer));
+    return Finish();
+  }
+
+ private:
+  GgufConfig Finish() {
     out_.layout = arch_.layout;
     out_.unused = Unused();
     return std::move(out_);
   }
 
- private:
+  // Without those that only predict further tokens.
+  int64_t CountLayers() {
+    const GgufValue* all = Find("block_count");
+    const auto* count = all == nullptr ? nullptr : std::get_if<int64_t>(all);
+    if (count == nullptr || *count < 1 || *count > kMostLayers) {
+      Fail("{}block_count must be a whole number in 1 .. {}", prefix_,
+           kMostLayers);
+    }
+    const GgufValue* extra = Find("nextn_predict_layers");
+    const auto* further =
+        extra == nullptr ? nullptr : std::get_if<int64_t>(extra);
+    const int64_t rest = further == nullptr ? 0 : *further;
+    if (rest < 0 || rest >= *count) {
+      Fail("{}nextn_predict_layers = {} leaves no layers of {}", prefix_, rest,
+           *count);
+    }
+    return *count - rest;
+  }
+
+  void HeadCounts(int64_t layer) {
+    const auto heads = PerLayer("attention.head_count", nullptr, layer);
+    const auto kv = PerLayer("attention.head_count_kv", nullptr, layer);
+    if (!heads) Fail("{}attention.head_count is missing", prefix_);
+    if (arch_.hybrid && arch_.interval == 0 &&
+        (*heads == 0 || kv.value_or(*heads) == 0)) {
+      out_.attends = false;
+      return;
+    }
+    out_.fields.root["num_attention_heads"] = *heads;
+    out_.fields.root["num_key_value_heads"] = kv.value_or(*heads);
+  }
+
+  // Layers that attend linearly: a flag for each, or all but every n-th.
+  void Intervals(int64_t layer) {
+    if (arch_.interval == 0) return;
+    if (const GgufValue* value = Find("attention.recurrent_layers")) {
+      const auto* flags = std::get_if<std::vector<double>>(value);
+      if (flags == nullptr || static_cast<size_t>(layer) >= flags->size()) {
+        Fail("{}attention.recurrent_layers has no flag for layer {}", prefix_,
+             layer);
+      }
+      out_.attends = (*flags)[static_cast<size_t>(layer)] == 0.0;
+      return;
+    }
+    int64_t every = arch_.interval;
+    if (const GgufValue* value = Find("full_attention_interval")) {
+      const auto* given = std::get_if<int64_t>(value);
+      if (given == nullptr || *given < 1) {
+        Fail("{}full_attention_interval must be a whole number above 0",
+             prefix_);
+      }
+      every = *given;
+    }
+    out_.attends = (layer + 1) % every == 0;
+  }
+
+  void WindowOf(int64_t layer, int64_t layers) {
+    const char* key = "attention.sliding_window";
+    const char* pattern = "attention.sliding_window_pattern";
+    if (arch_.windows == GgufWindows::kNever) {
+      Passes(key, 0.0);
+      return;
+    }
+    int64_t width = arch_.window;
+    if (const GgufValue* value = Find(key)) {
+      const auto* given = std::get_if<int64_t>(value);
+      if (given == nullptr || *given < 0 || *given > kMostLength) {
+        Fail("{}{} must be a whole number in 0 .. {}", prefix_, key,
+             kMostLength);
+      }
+      // Where llama.cpp has its own, the file only says whether there is one.
+      width = *given == 0 || !arch_.window_fixed ? *given : arch_.window;
+    } else if (arch_.window_fixed && !arch_.chunks) {
+      width = 0;
+    }
+    const bool elsewhere =
+        arch_.only_layers != 0 && layers != arch_.only_layers;
+    if (width == 0 || elsewhere) {
+      Find(pattern);
+      return;
+    }
+    out_.slides = Slides(pattern, layer);
+    out_.windowed = true;
+    if (out_.slides) out_.fields.root["sliding_window"] = width;
+  }
+
+  bool Slides(const char* pattern, int64_t layer) {
+    if (arch_.windows == GgufWindows::kAll) return true;
+    int64_t period = arch_.period;
+    if (const GgufValue* value = Find(pattern)) {
+      if (const auto* flags = std::get_if<std::vector<double>>(value)) {
+        if (static_cast<size_t>(layer) >= flags->size()) {
+          Fail("{}{} has no flag for layer {}", prefix_, pattern, layer);
+        }
+        return (*flags)[static_cast<size_t>(layer)] != 0.0;
+      }
+      const auto* every = std::get_if<int64_t>(value);
+      if (every == nullptr || *every < 0) {
+        Fail("{}{} must be a whole number or a list of flags", prefix_,
+             pattern);
+      }
+      period = *every;
+    } else if (arch_.windows == GgufWindows::kListed) {
+      Fail("{}{} is missing: a flag for each layer", prefix_, pattern);
+    }
+    if (period == 0) return true;
+    return layer % period != (arch_.full_first ? 0 : period - 1);
+  }
+
+  void Still(int64_t layer) {
+    switch (arch_.still) {
+      case GgufStill::kNone:
+        return;
+      case GgufStill::kFull: {
+        const bool leads = arch_.still_leads_rotate &&
+                           static_cast<double>(layer) <
+                               Peek("leading_dense_block_count").value_or(0.0);
+        out_.rotates = out_.slides || !out_.windowed || leads;
+        return;
+      }
+      case GgufStill::kEveryFour:
+        out_.rotates = (layer + 1) % 4 != 0;
+        return;
+      case GgufStill::kListed: {
+        const GgufValue* value = Find("attention.rope_pattern");
+        if (value == nullptr) return;
+        const auto* flags = std::get_if<std::vector<double>>(value);
+        if (flags == nullptr || static_cast<size_t>(layer) >= flags->size()) {
+          Fail("{}attention.rope_pattern has no flag for layer {}", prefix_,
+               layer);
+        }
+        out_.rotates = (*flags)[static_cast<size_t>(layer)] != 0.0;
+        return;
+      }
+      case GgufStill::kSwitch: {
+        const GgufValue* value = Find("rope.scaling.finetuned");
+        const auto* on = value == nullptr ? nullptr : std::get_if<bool>(value);
+        out_.rotates = on != nullptr && *on;
+        return;
+      }
+    }
+  }
+
+  // A whole number that is a width.
+  std::optional<int64_t> Width(const char* key) {
+    const GgufValue* value = Find(key);
+    if (value == nullptr) return std::nullopt;
+    const auto* number = std::get_if<int64_t>(value);
+    if (number == nullptr || *number < 1 || *number > kMostWidth) {
+      Fail("{}{} must be a whole number in 1 .. {}", prefix_, key, kMostWidth);
+    }
+    return *number;
+  }
+
+  void LayerWidths() {
+    Json& fields = out_.fields.root;
+    auto head = Width("attention.key_length");
+    auto value = Width("attention.value_length");
+    const auto sliding = Width("attention.key_length_swa");
+    const auto sliding_value = Width("attention.value_length_swa");
+    auto rotary = Width("rope.dimension_count");
+    const auto sliding_rotary = Width("rope.dimension_count_swa");
+    if (arch_.scheme == GgufScheme::kLatent) {
+      if (const auto mla = Width("attention.key_length_mla")) head = mla;
+      if (const auto mla = Width("attention.value_length_mla")) value = mla;
+    }
+    if (out_.slides) {
+      if (sliding) head = sliding;
+      if (sliding_value) value = sliding_value;
+      if (sliding_rotary) rotary = sliding_rotary;
+    } else if (arch_.half_full && rotary) {
+      rotary = *rotary / 2;
+    }
+    if (head) fields["head_dim"] = *head;
+    if (value) fields["v_head_dim"] = *value;
+    if (rotary) fields["rotary_dim"] = *rotary;
+  }
+
+  void LayerBase() {
+    const auto base = Scalar("rope.freq_base");
+    const auto sliding = Scalar("rope.freq_base_swa");
+    constexpr double kUsual = 10000.0;
+    out_.fields.root["rope_theta"] =
+        !out_.slides
+            ? base.value_or(kUsual)
+            : sliding.value_or(arch_.own_base ? kUsual : base.value_or(kUsual));
+  }
+
+  void Scales() {
+    if (arch_.scale == GgufScale::kKey) {
+      const auto scale = Scalar("attention.scale");
+      if (scale && *scale != 0.0) {
+        out_.fields.root["attention_multiplier"] = *scale;
+      }
+    } else if (arch_.scale == GgufScale::kOutput) {
+      out_.fields.root["attention_multiplier"] =
+          Scalar("attention.output_scale").value_or(0.08838834764831845);
+    }
+  }
+
+  void Indexer() {
+    for (const char* key :
+         {"attention.indexer.head_count", "attention.indexer.key_length",
+          "attention.indexer.types"}) {
+      Find(key);
+    }
+    const auto most = Scalar("attention.indexer.top_k");
+    if (most && *most >= 1.0 && *most < 1e12) {
+      out_.indexed = static_cast<int64_t>(*most);
+    }
+  }
+
   std::vector<std::string> Unused() const {
     std::vector<std::string> unused;
     for (const auto& [key, value] : gguf_.metadata) {
@@ -153,6 +390,12 @@ class Translation {
     if (const auto* s = std::get_if<std::string>(&value))
       return JsonTree(Printable(*s));
     if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+      const bool whole = std::ranges::all_of(*list, [](double entry) {
+        return std::abs(entry) <= 9007199254740992.0 &&  // 2^53
+               entry == std::floor(entry);
+      });
+      if (whole)
+        return JsonTree(std::vector<int64_t>(list->begin(), list->end()));
       return JsonTree(*list);
     }
     Fail("{}{} is a list that cannot be read", prefix_, key);
@@ -287,7 +530,7 @@ class Translation {
         share;
   }
 
-  void Frequencies(const std::string& type) {
+  void Bases(const std::string& type) {
     Number("rope.freq_base",
            type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");
     if (type == "gemma3_text") {
@@ -296,6 +539,10 @@ class Translation {
       // A base of their own for sliding layers is read nowhere else.
       Passes("rope.freq_base_swa", Peek("rope.freq_base"));
     }
+  }
+
+  // `magnified`: YaRN's magnitude enters the scale of the softmax.
+  void Scaling(const std::string& type, bool magnified) {
     const std::string kind = ScalingKind();
     JsonTree tree(Json::object());
     Json& scaling = tree.root;
@@ -307,7 +554,7 @@ class Translation {
       Copy("rope.scaling.yarn_beta_fast", "beta_fast", scaling);
       Copy("rope.scaling.yarn_beta_slow", "beta_slow", scaling);
     }
-    if (type == "deepseek_v3" && yarn) {
+    if (magnified && yarn) {
       // A tenth of mscale_all_dim.
       if (const auto tenth = Scalar("rope.scaling.yarn_log_multiplier")) {
         scaling["mscale"] = scaling["mscale_all_dim"] = *tenth * 10.0;
@@ -315,7 +562,7 @@ class Translation {
     } else {
       Passes("rope.scaling.yarn_log_multiplier", 0.0);
     }
-    Gain(type, yarn, factor, scaling);
+    Gain(magnified, yarn, factor, scaling);
     OriginalLength(yarn);
     Finetuned(type);
     if (yarn || factor != 1.0) {
@@ -368,9 +615,9 @@ class Translation {
   }
 
   // What multiplies cos and sin, beside YaRN's own 1 + 0.1 ln(factor).
-  void Gain(const std::string& type, bool yarn, double factor, Json& scaling) {
+  void Gain(bool magnified, bool yarn, double factor, Json& scaling) {
     const char* key = "rope.scaling.attn_factor";
-    if (type == "deepseek_v3") {
+    if (magnified) {
       // Would enter the scale of the softmax too.
       Passes(key, 1.0);
       return;
@@ -475,32 +722,37 @@ class Translation {
   }
 
   const Gguf& gguf_;
-  const Arch& arch_;
+  const GgufArch& arch_;
   std::string prefix_;
   GgufConfig out_ = {.fields = JsonTree(Json::object())};
   std::set<std::string> used_;
 };
 
-const Arch& FindArch(const Gguf& gguf) {
+const GgufArch& FindArch(const Gguf& gguf) {
   const auto at = gguf.metadata.find("general.architecture");
   const auto* name = at == gguf.metadata.end()
                          ? nullptr
                          : std::get_if<std::string>(&at->second);
   if (name == nullptr) Fail("general.architecture is missing");
-  for (const Arch& arch : kArchs) {
-    if (*name == arch.name) return arch;
+  for (const GgufArch& arch : GgufArchs()) {
+    if (*name != arch.name) continue;
+    if (arch.scheme != GgufScheme::kRefused) return arch;
+    Fail("the GGUF architecture '{}' is not read: {}", Printable(*name),
+         arch.text);
   }
   Fail(
-      "the GGUF architecture '{}' is not known; it needs a pair layout and a "
-      "family",
+      "the GGUF architecture '{}' is not known; it needs a pair layout, a "
+      "scale and which layers have which positions",
       Printable(*name));
 }
 
 }  // namespace
 
 GgufConfig ToConfig(const Gguf& gguf, int64_t layer) {
-  const Arch& arch = FindArch(gguf);
-  return Translation(gguf, arch).Config(layer);
+  const GgufArch& arch = FindArch(gguf);
+  Translation translation(gguf, arch);
+  return arch.scheme == GgufScheme::kFamily ? translation.OfFamily(layer)
+                                            : translation.OfLayer(layer);
 }
 
 }  // namespace locus::models

@@ -8,6 +8,7 @@
 
 #include "locus/terms.h"
 #include "models/gguf.h"
+#include "models/gguf_archs.h"
 #include "models/json.h"
 
 namespace locus::models {
@@ -23,6 +24,17 @@ struct GgufConfig {
   int64_t original_length = 0;
   // Position-related keys that nothing read.
   std::vector<std::string> unused = {};
+
+  const GgufArch* arch = nullptr;
+  // Of architectures that are read as such and not as a config: what the layer
+  // does. `fields` has its numbers.
+  bool attends = true;
+  bool slides = false;
+  bool windowed = false;  // some layers slide
+  bool rotates = true;
+  std::optional<bool> causal = {};
+  bool sinks = false;
+  std::optional<int64_t> indexed = {};  // keys that an indexer keeps
 };
 
 // Throws Error for an architecture that is not known. Lists with an entry a

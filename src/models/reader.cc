@@ -5,6 +5,8 @@
 
 #include "locus/encodings/learned.h"
 #include "locus/encodings/none.h"
+#include "locus/rotary.h"
+#include "models/tuned.h"
 
 namespace locus::models {
 
@@ -157,12 +159,20 @@ void Reader::Sizes(const SizeKeys& keys) {
 }
 
 std::string Reader::LayerType(const Names& known) {
-  const auto types =
-      c.MaybeTexts("layer_types", static_cast<size_t>(kMostLayers));
+  auto types = c.MaybeTexts("layer_types", static_cast<size_t>(kMostLayers));
   if (!types) return {};
   if (static_cast<int64_t>(types->size()) != out.layers) {
     Fail("{} has {} entries for {} layers", c.Path("layer_types"),
          types->size(), out.layers);
+  }
+  // The first spellings of these types.
+  for (std::string& type : *types) {
+    if (type == "mamba") type = "linear_attention";
+    if (type == "attention") type = kFull;
+    if (type == "deepseek_sparse_attention" ||
+        type == "qwen_sparse_attention" || type == "minimax_m3_sparse") {
+      type = "indexed_attention";
+    }
   }
   for (const std::string& type : *types) {
     if (std::ranges::none_of(known, [&](const char* k) { return type == k; })) {
@@ -191,6 +201,52 @@ void Reader::Attend(std::string name, std::string words,
 
 void Reader::NoPosition(const char* words) {
   Attend("none", words, std::make_shared<locus::NoPosition>());
+}
+
+void Reader::NoAttention(const char* words) {
+  out.attends = false;
+  out.rotary.reset();
+  out.window.reset();
+  out.softcap.reset();
+  out.chunk = 0;
+  out.temperature = {};
+  out.softmax_factor = 1.0;
+  NoPosition(words);
+}
+
+void Reader::Sinks(const char* tensor) {
+  out.sinks = tensor;
+  Warn(
+      "each head has a learned sink ({} of the layer) in its softmax: give the "
+      "call sinks, or multiply the output by sigmoid(lse - sink)",
+      out.sinks);
+}
+
+void Reader::Sections(const std::vector<int32_t>& axis,
+                      const std::string& words) {
+  const RotaryFacts& facts = *out.rotary;
+  if (facts.changes_with_length) {
+    Fail("{} scaling under M-RoPE would change with three lengths at once",
+         facts.scaling);
+  }
+  Rotation rotation;
+  rotation.layout = facts.layout;
+  rotation.rotary_dim = facts.rotary_dim;
+  rotation.first_channel = facts.first_channel;
+  rotation.theta = facts.theta;
+  rotation.gain = facts.gain;
+  rotation.angles = options.angles;
+  rotation.axis = axis;
+  rotation.packed_from = kPackedFrom;
+  rotation.axes = {
+      {.divisor = kPackedAxis * kPackedAxis, .modulus = kPackedAxis},
+      {.divisor = kPackedAxis, .modulus = kPackedAxis},
+      {.divisor = 1, .modulus = kPackedAxis}};
+  std::string all = out.attention.words;
+  all.replace(0, 4, words);
+  Attend("mrope", std::move(all),
+         std::make_shared<Tuned>(out.attention.encoding, out.temperature,
+                                 std::move(rotation)));
 }
 
 Scheme TensorScheme(

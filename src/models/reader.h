@@ -16,6 +16,11 @@
 
 namespace locus::models {
 
+// Types of layers.
+inline constexpr const char* kFull = "full_attention";
+inline constexpr const char* kSliding = "sliding_attention";
+inline constexpr const char* kLinear = "linear_attention";
+
 // Spellings of the sizes of a stack; the first present counts.
 struct SizeKeys {
   Names model_dim = {"hidden_size"};
@@ -44,6 +49,7 @@ struct RopeDefaults {
   // Rotating channels; 0: head_dim * partial.
   int64_t rotary_dim = 0;
   RotaryPlace place = RotaryPlace::kLeading;
+  RotaryValues values = RotaryValues::kNone;
   // Channels that `partial` is a share of; 0: head_dim.
   int64_t partial_of = 0;
   // Scalings in the config do not concern this layer (Gemma-3 local layers).
@@ -52,8 +58,13 @@ struct RopeDefaults {
   std::string layer_type = {};
   // Old names of scalings: Phi-3 says "su" or "yarn" and means LongRoPE.
   bool yarn_means_longrope = false;
+  // The base of this layer out of a list by layer, which wins; 0: no list.
+  double listed_base = 0.0;
   // DeepSeek: the softmax scale gains the square of mscale_all_dim's magnitude.
   bool mscale_squared = false;
+  // What YaRN multiplies cos and sin by where the config does not say; absent:
+  // by its own rule.
+  std::optional<double> yarn_gain = {};
 };
 
 class Reader {
@@ -116,6 +127,13 @@ class Reader {
   void Attend(std::string name, std::string words,
               std::shared_ptr<const Encoding> encoding);
   void NoPosition(const char* words);
+  // The layer does not attend; `words` says what it does instead. Whatever was
+  // read of its attention stays read, and is dropped.
+  void NoAttention(const char* words);
+  // Each head has a learned logit beside the keys: a tensor of the layer.
+  void Sinks(const char* tensor = "self_attn.sinks");
+  // Pairs that rotate by time, height or width: the axis of each, after Rope.
+  void Sections(const std::vector<int32_t>& axis, const std::string& words);
 };
 
 // A scheme made of one tensor: `make` gets it.

@@ -36,8 +36,9 @@ std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
   if (d.layer_type.empty()) return current;
   // Nested by layer type if one is among the keys: then all are.
   const auto is_type = [](const std::string& key) {
-    return key == "full_attention" || key == "sliding_attention" ||
-           key == "chunked_attention";
+    return key == kFull || key == kSliding || key == kLinear ||
+           key == "chunked_attention" || key == "hybrid" ||
+           key == "hybrid_sliding" || key == "main" || key == "compress";
   };
   const auto keys = current->Keys();
   if (std::ranges::none_of(keys, is_type)) return current;
@@ -50,6 +51,12 @@ std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
     }
   }
   return current->MaybeObject(d.layer_type.c_str());
+}
+
+// Frequencies of the whole head, of which the first share is not 0 (Gemma 4).
+bool IsProportional(const std::optional<Config>& scaling) {
+  return scaling &&
+         scaling->MaybeText("rope_type").value_or("") == "proportional";
 }
 
 // A number inside the scaling's object or beside it.
@@ -79,6 +86,7 @@ struct ScalingReader {
   const RopeDefaults& d;
   RotaryFacts& facts;
   int64_t pairs;
+  double partial;
 
   double Factor() const {
     const auto factor = s.MaybeNumber("factor", 1e-9, kLargest);
@@ -141,6 +149,7 @@ struct ScalingReader {
     }
     yarn.truncate = s.FlagOr("truncate", true);
     yarn.attention_factor = s.MaybeNumber("attention_factor", 1e-9, 1e9);
+    if (!yarn.attention_factor) yarn.attention_factor = d.yarn_gain;
     yarn.mscale = positive("mscale");
     yarn.mscale_all_dim = positive("mscale_all_dim");
     if (yarn.mscale && !yarn.mscale_all_dim) {
@@ -246,6 +255,10 @@ struct ScalingReader {
     if (kind == "dynamic") return Dynamic();
     if (kind == "yarn") return Yarn();
     if (kind == "llama3") return Llama3();
+    if (kind == "proportional") {
+      facts.factor = s.Has("factor") ? Factor() : 1.0;
+      return ProportionalScaling{.partial = partial, .factor = facts.factor};
+    }
     if (kind == "longrope") {
       RopeScaling scaling = LongRope();
       facts.changes_with_length = true;
@@ -254,7 +267,7 @@ struct ScalingReader {
     }
     Fail(
         "{} = '{}' is not a known scaling; known are default, linear, dynamic, "
-        "yarn, longrope, llama3",
+        "yarn, longrope, llama3, proportional",
         s.Path(type ? "rope_type" : "type"), Printable(kind));
   }
 };
@@ -301,13 +314,17 @@ void Reader::Rope(const RopeDefaults& d) {
   if (d.unscaled && c.Has("rope_scaling")) std::swap(scaling, elsewhere);
   RotaryFacts facts;
   facts.layout = options.layout.value_or(d.layout);
-  facts.base = InsideOrBeside(*this, scaling, "rope_theta", d.base_keys, 1.0001,
-                              kLargest)
-                   .value_or(d.base);
-  const double partial = InsideOrBeside(*this, scaling, "partial_rotary_factor",
-                                        d.partial_keys, 1e-6, 1.0)
-                             .value_or(d.partial);
+  facts.base =
+      InsideOrBeside(*this, scaling, "rope_theta", d.base_keys, 1.0001,
+                     kLargest)
+          .value_or(c.NumberOr("default_theta", d.base, 1.0001, kLargest));
+  if (d.listed_base != 0.0) facts.base = d.listed_base;
+  const double partial =
+      InsideOrBeside(*this, scaling, "partial_rotary_factor", d.partial_keys,
+                     1e-6, 1.0)
+          .value_or(c.NumberOr("default_partial", d.partial, 1e-6, 1.0));
   facts.rotary_dim = d.rotary_dim;
+  if (IsProportional(scaling)) facts.rotary_dim = out.head_dim;
   if (facts.rotary_dim == 0) {
     const int64_t of = d.partial_of == 0 ? out.head_dim : d.partial_of;
     // Truncated, as Python's int() does.
@@ -327,16 +344,19 @@ void Reader::Rope(const RopeDefaults& d) {
   rope.base = facts.base;
   rope.rotary_dim = facts.rotary_dim;
   rope.place = d.place;
+  rope.values = d.values;
   rope.angles = options.angles;
   if (scaling) {
     rope.scaling =
-        ScalingReader{*this, *scaling, d, facts, facts.rotary_dim / 2}.Read();
+        ScalingReader{*this, *scaling, d, facts, facts.rotary_dim / 2, partial}
+            .Read();
   }
   if (elsewhere) {
     LayerPosition other = out;
     RotaryFacts unused = facts;
     Reader reader(c, options, other);
-    ScalingReader{reader, *elsewhere, d, unused, facts.rotary_dim / 2}.Read();
+    ScalingReader{reader, *elsewhere, d, unused, facts.rotary_dim / 2, partial}
+        .Read();
     elsewhere->Find("rope_theta");
   }
   rope.softmax_factor = out.softmax_factor;
@@ -353,7 +373,9 @@ void Reader::Rope(const RopeDefaults& d) {
       encoding->RotationFor(std::max<int64_t>(out.trained_length, 1));
   facts.theta = rotation.theta;
   facts.gain = rotation.gain;
-  Attend("rope", Words(facts, out), std::move(encoding));
+  std::string words = Words(facts, out);
+  if (d.values != RotaryValues::kNone) words += ", values too";
+  Attend("rope", std::move(words), std::move(encoding));
   out.rotary = std::move(facts);
 }
 

@@ -1,4 +1,4 @@
-// An encoding with a query temperature, or with frequencies of another.
+// An encoding with a query temperature, or with another rotation.
 #ifndef LOCUS_SRC_MODELS_TUNED_H_
 #define LOCUS_SRC_MODELS_TUNED_H_
 
@@ -11,11 +11,12 @@
 namespace locus::models {
 
 // What the encodings themselves have no option for: a temperature where nothing
-// rotates (Llama 4), and scaled frequencies under M-RoPE (Qwen2.5-VL).
+// rotates (Llama 4), M-RoPE of a part of the head or with scaled frequencies
+// (Qwen2.5-VL), rotation backwards (nanochat).
 class Tuned final : public Encoding {
  public:
   Tuned(std::shared_ptr<const Encoding> base, QueryTemperature temperature,
-        std::optional<Rotation> frequencies = {});
+        std::optional<Rotation> rotation = {});
 
   std::string_view Name() const override { return base_->Name(); }
   Lowered Lower(const Shape& shape) const override;
@@ -23,7 +24,7 @@ class Tuned final : public Encoding {
  private:
   std::shared_ptr<const Encoding> base_;
   QueryTemperature temperature_;
-  std::optional<Rotation> frequencies_;  // theta, gain and angles count
+  std::optional<Rotation> rotation_;
 };
 
 }  // namespace locus::models

@@ -187,7 +187,8 @@ class Explain(Folder):
         self.assertEqual((code, out), (2, ""))
         self.assertEqual(
             err,
-            'locus: "rope_ratio" bears on positions, but nothing of LLaMA uses it\n',
+            'locus: "rope_ratio" is neither used by LLaMA nor known to be harmless to '
+            "positions\n",
         )
         code, out, err = run("explain", path, "--lenient")
         self.assertEqual((code, err), (0, ""))

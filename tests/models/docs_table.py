@@ -36,7 +36,22 @@ def judges() -> dict[str, str]:
             known = found.setdefault(model_type, [])
             if judge not in known:
                 known.append(judge)
+    by_default = default_configs()
+    for model_type in by_default:
+        found.setdefault(model_type, [f"{by_default[model_type]}, its default config"])
     return {model_type: " and ".join(names) for model_type, names in found.items()}
+
+
+def default_configs() -> dict[str, str]:
+    """Types that are read with the values of their classes, and the release."""
+    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    head, *lines = (
+        (root / "src/models/class_defaults.inc")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
+    release = head.rstrip(".").rsplit(" ", 1)[1]
+    return {line.split('"')[1]: release for line in lines}
 
 
 def judged_by(types: list[str], known: dict[str, str]) -> str:

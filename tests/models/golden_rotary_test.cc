@@ -61,7 +61,7 @@ Deviation Compare(const GoldenJson& c, const Resolved& r) {
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < n; ++j) {
         const int64_t m = positions[static_cast<size_t>(i)];
-        const double scale = r.terms.scale.At(m);
+        const double scale = r.terms.scale.At(h, m);
         // q and k of the file have the gain in their rotated channels already.
         double dot = 0.0, bound = 0.0, qq = 0.0, kk = 0.0;
         for (int64_t x = 0; x < d; ++x) {
@@ -84,7 +84,8 @@ Deviation Compare(const GoldenJson& c, const Resolved& r) {
             // The coordinate that this pair turns by.
             const auto error = [&](int64_t position) {
               return AngleError(
-                  static_cast<double>(rot.Coordinate(p, position)), theta);
+                  static_cast<double>(rot.Coordinate(rot.AxisOf(p), position)),
+                  theta);
             };
             bound += std::sqrt(q2 * k2) *
                      (error(m) + error(positions[static_cast<size_t>(j)]));

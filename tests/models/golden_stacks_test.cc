@@ -40,9 +40,9 @@ void ExpectMask(const GoldenJson& layer, const GoldenJson& c,
     const auto last = layer["visible"][i][1].get<int64_t>();
     for (int64_t n = 0; n < tokens; ++n) {
       const bool sees = n >= first && n <= last;
-      EXPECT_EQ(mask.Visible(0, rows[i], n), sees)
+      EXPECT_EQ(mask.Visible(0, 0, rows[i], n), sees)
           << "query " << rows[i] << " key " << n;
-      EXPECT_EQ(row.Visible(0, 0, n), sees)
+      EXPECT_EQ(row.Visible(0, 0, 0, n), sees)
           << "query " << rows[i] << " alone, key " << n;
     }
   }

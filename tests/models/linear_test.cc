@@ -182,7 +182,7 @@ TEST(LimitsTest, UnusedKeysAreCountedPastAFew) {
       Refusal([&] { FromConfig(text + "}"); }),
       "\"rope_x00\", \"rope_x01\", \"rope_x02\", \"rope_x03\", "
       "\"rope_x04\", \"rope_x05\", \"rope_x06\", \"rope_x07\" and 12 more "
-      "bear on positions, but nothing of LLaMA uses them");
+      "are neither used by LLaMA nor known to be harmless to positions");
 }
 
 TEST(LimitsTest, ChannelsOfAHead) {

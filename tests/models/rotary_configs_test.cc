@@ -282,5 +282,19 @@ TEST(RotaryConfigsTest, WholeHeadsInPairs) {
   });
 }
 
+// Values are rotated at the key, and outputs not back.
+TEST(RotaryConfigsTest, RoFormerRotatesValues) {
+  const LayerPosition p = FromConfig(R"({"model_type": "roformer",
+      "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12,
+      "max_position_embeddings": 1536, "rotary_value": true})");
+  EXPECT_EQ(p.attention.words,
+            "RoPE, interleaved pairs, all 64 channels, base 10000, values too");
+  const Terms terms =
+      p.attention.encoding->Lower(Shape::SelfAttention(12, 64, 9)).terms;
+  ASSERT_TRUE(terms.rotate_values);
+  EXPECT_FALSE(terms.rotate_values->relative);
+  EXPECT_EQ(terms.rotate_values->rotation.Id(), terms.rotate->Id());
+}
+
 }  // namespace
 }  // namespace locus::models

@@ -244,9 +244,10 @@ TEST(TableConfigsTest, LinearBiases) {
     }
     return "accepted";
   };
-  EXPECT_EQ(mpt(R"("rope": true)"),
-            "\"attn_config.rope\" bears on positions, but nothing of MPT uses "
-            "it");
+  EXPECT_EQ(
+      mpt(R"("rope": true)"),
+      "\"attn_config.rope\" is neither used by MPT nor known to be harmless "
+      "to positions");
   EXPECT_EQ(mpt(R"("prefix_lm": true)"),
             "attn_config.prefix_lm = true asks for a mask that the call must "
             "bring");

@@ -13,6 +13,14 @@ endif()
 
 # Need the environment of the Python package, which has transformers.
 if(LOCUS_PYTHON)
+  add_test(NAME models.keys COMMAND ${Python_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/tools/model_keys.py check)
+  add_test(NAME models.types COMMAND ${Python_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/tools/config_sweep.py
+    --check ${PROJECT_SOURCE_DIR}/docs/model-types.md)
+  set_tests_properties(models.keys models.types PROPERTIES LABELS models TIMEOUT 600)
+  set_tests_properties(models.types PROPERTIES
+    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python")
   add_test(NAME models.golden COMMAND ${Python_EXECUTABLE} -B
     ${PROJECT_SOURCE_DIR}/tools/golden.py check)
   set_tests_properties(models.golden PROPERTIES LABELS models TIMEOUT 600)

@@ -12,7 +12,8 @@ namespace {
 
 void Read(const uint8_t* data, size_t size) {
   if (size == 0) return;
-  constexpr std::array<const char*, 4> kParts = {"", "encoder", "decoder", ""};
+  constexpr std::array<const char*, 4> kParts = {"", "encoder", "decoder",
+                                                 "vision_config"};
   locus::models::ReadOptions options;
   options.layer = data[0] & 3;
   options.part = kParts[(data[0] >> 2) & 3];
