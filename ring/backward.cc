@@ -1,149 +1,51 @@
 // Backward: with the final out and lse, each pair of pieces gives its own share
-// of every gradient. d_q stays; d_k and d_v travel with their block, each rank
-// adding its share in turn, and come home from the last one.
+// of every gradient. What belongs to queries stays; what belongs to keys
+// travels with their block, each rank adding its share in turn, and comes home
+// from the last one. Sinks, like parameters, get the sum over all ranks.
 //
 // A rank's own keys are computed in two parts: the first while the first block
 // comes in, the second at the end, while gradients go home.
 #include <fmt/format.h>
 
-#include <array>
+#include <cmath>
 
 #include "locus/error.h"
-#include "ring/journey.h"
+#include "ring/grad_ring.h"
+#include "ring/metadata.h"
 #include "ring/pairs.h"
+#include "ring/term_sums.h"
 #include "ring/views.h"
 
 namespace locus::ring {
 namespace {
 
-// ------------------------------------------------- gradients of terms, summed
+// Gradients of this rank's queries and of what belongs to them, f32.
+struct QueryGrads {
+  Tensor d_q = {};
+  Tensor table_queries = {};
+  Tensor pair_bias = {};
 
-void Add(const std::vector<double>& from, std::vector<double>& to) {
-  for (size_t n = 0; n < to.size(); ++n) to[n] += from[n];
-}
-
-void Add(const Tensor& from, Tensor& to) {
-  if (!to.defined()) return;
-  const double* x = from.Data<double>();
-  double* y = to.MutableData<double>();
-  for (int64_t n = 0; n < to.NumElements(); ++n) y[n] += x[n];
-}
-
-void Add(const BiasTableGrads& from, BiasTableGrads& to) {
-  Add(from.values, to.values);
-}
-
-void Add(const BiasRampGrads& from, BiasRampGrads& to) {
-  Add(from.past, to.past);
-  Add(from.future, to.future);
-}
-
-void Add(const BiasProfileGrads& from, BiasProfileGrads& to) {
-  Add(from.distance, to.distance);
-  Add(from.row_gain, to.row_gain);
-  Add(from.base, to.base);
-  Add(from.slope, to.slope);
-}
-
-void Add(const TermGrads& from, TermGrads& to) {
-  if (to.extra_dot) {
-    Add(from.extra_dot->q_rows, to.extra_dot->q_rows);
-    Add(from.extra_dot->k_rows, to.extra_dot->k_rows);
+  QueryGrads(const Tensor& q, const AttentionOptions& options,
+             const BackwardOptions& backward) {
+    const auto like = [](const Tensor& x) {
+      return x.defined() ? Tensor::Zeros(DType::kF32, x.shape()) : Tensor();
+    };
+    d_q = like(q);
+    table_queries = like(options.table_queries);
+    if (backward.pair_bias) pair_bias = like(options.pair_bias);
   }
-  Add(from.q_table, to.q_table);
-  Add(from.k_table, to.k_table);
-  Add(from.v_table, to.v_table);
-  if (!to.bias) return;
-  std::visit(
-      [&from](auto& kind) {
-        Add(std::get<std::remove_reference_t<decltype(kind)>>(*from.bias),
-            kind);
-      },
-      *to.bias);
-}
-
-// ------------------------------------------------------ gradients of a block
-
-// d_k and d_v of one rank's keys, f32.
-struct KeyGrads {
-  Tensor d_k = {};
-  Tensor d_v = {};
-
-  static KeyGrads Make(const Call& call, int owner,
-                       Tensor (*make)(DType, std::vector<int64_t>)) {
-    const Sizes& s = call.sizes;
-    const int64_t tokens = call.key_counts[static_cast<size_t>(owner)];
-    return {make(DType::kF32, {s.batch, s.kv_heads, tokens, s.head_dim}),
-            make(DType::kF32, {s.batch, s.kv_heads, tokens, s.value_dim})};
-  }
-  void Add(const KeyGrads& share) {
-    AddTo(share.d_k, d_k);
-    AddTo(share.d_v, d_v);
-  }
-  Parcel ToParcel() const { return ring::ToParcel({d_k, d_v}); }
-};
-
-// Follows the blocks. The owner keeps its own share. The next rank starts the
-// sum, each one after it adds its share, and the last one sends it home, where
-// the owner's share is added. A sum comes in while the rank computes what it
-// will add to it, and leaves while the rank computes the next block.
-class GradJourney {
- public:
-  GradJourney(const Call& call, Courier& courier, Neighbours ring)
-      : call_(call), courier_(courier), ring_(ring) {
-    const int hops = HopsOf(ring.rank);
-    if (hops == 0) return;
-    last_ = (ring.rank + hops) % ring.size;
-    home_ = KeyGrads::Make(call, ring.rank, &Tensor::Empty);
-    coming_home_ = courier.Receive(home_.ToParcel(), last_, kHomeTag);
-  }
-
-  // Starts to receive the sum for the block of this step.
-  void Begin(int step) {
-    if (step < 2) return;
-    sum_ = KeyGrads::Make(call_, ring_.Owner(step), &Tensor::Empty);
-    receiving_ = courier_.Receive(sum_.ToParcel(), ring_.Left(), kGradTag);
-  }
-
-  // Adds this rank's share to the block of another, and sends the sum away.
-  void End(int step, const KeyGrads& share) {
-    if (step == 1) {
-      sum_ = share;
-    } else {
-      courier_.Wait(receiving_,
-                    fmt::format("gradients from rank {}", ring_.Left()));
-      sum_.Add(share);
+  // Adds what the engine gave for some of the queries and some keys.
+  void Add(const AttentionGrads& part, const Chunk& rows, const Chunk& keys) {
+    AddTo(part.d_q, TokensOf(d_q, rows));
+    if (table_queries.defined()) {
+      AddTo(part.operands.table_queries, TokensOf(table_queries, rows));
     }
-    courier_.Wait(sending_, kTaken);
-    const int owner = ring_.Owner(step);
-    sending_ = step < HopsOf(owner)
-                   ? courier_.Send(sum_.ToParcel(), ring_.Right(), kGradTag)
-                   : courier_.Send(sum_.ToParcel(), owner, kHomeTag);
+    if (pair_bias.defined()) {
+      AddTo(Convert(part.operands.pair_bias, DType::kF32),
+            PairsOf(pair_bias, rows, keys));
+    }
   }
-
-  // The sums of this rank's own keys, of which it has `own`, once all is sent.
-  KeyGrads Finish(const KeyGrads& own) {
-    courier_.Wait(sending_, kTaken);
-    if (coming_home_ == nullptr) return own;
-    courier_.Wait(coming_home_, fmt::format("gradients from rank {}", last_));
-    home_.Add(own);
-    return home_;
-  }
-
- private:
-  static constexpr std::string_view kTaken = "another rank to take gradients";
-
-  int HopsOf(int owner) const { return call_.hops[static_cast<size_t>(owner)]; }
-
-  const Call& call_;
-  Courier& courier_;
-  Neighbours ring_;
-  int last_ = 0;  // who adds the last share to this rank's block
-  KeyGrads home_, sum_;
-  Courier::Ticket coming_home_, receiving_, sending_;
 };
-
-// ------------------------------------------------------------------ one rank
 
 // The first half of a stretch, or what comes after it.
 Piece Half(const Call& call, Piece piece, bool first) {
@@ -181,9 +83,18 @@ struct OwnKeys {
   }
 };
 
-std::string CheckGiven(const Tensor& d_out, const Tensor& q, const Tensor& v,
-                       const AttentionResult& forward) {
+// What the backward pass is given beside the operands of the forward pass.
+struct Given {
+  const Tensor& d_out;
+  const AttentionResult& forward;
+  const BackwardOptions& backward;
+};
+
+// What is wrong with it, else "".
+std::string CheckGiven(const Given& given, const Tensor& q, const Tensor& v,
+                       const AttentionOptions& options) {
   if (q.rank() != 4 || v.rank() != 4) return "";  // reported by others
+  const auto& [d_out, forward, backward] = given;
   const std::vector<int64_t> rows = {q.size(0), q.size(1), q.size(2)};
   std::vector<int64_t> shape = rows;
   shape.push_back(v.size(3));
@@ -195,6 +106,13 @@ std::string CheckGiven(const Tensor& d_out, const Tensor& q, const Tensor& v,
   if (forward.lse.shape() != rows || forward.lse.dtype() != DType::kF32) {
     return fmt::format("lse must be f32 [{}], got {}", fmt::join(rows, ", "),
                        forward.lse.Describe());
+  }
+  if (backward.d_lse.defined() && backward.d_lse.shape() != rows) {
+    return fmt::format("d_lse must be [{}], got {}", fmt::join(rows, ", "),
+                       backward.d_lse.Describe());
+  }
+  if (backward.pair_bias && !options.pair_bias.defined() && q.size(2) > 0) {
+    return "the gradient of a pair bias is asked for, but there is none";
   }
   return "";
 }
@@ -212,68 +130,114 @@ ParamGrads SumParams(const Group& group, const Call& call,
   return params;
 }
 
+// The gradient of the sinks over all ranks, in their type:
+//   p_sink = exp(z_h - lse_i)
+//     => d z_h = -sum_i exp(z_h - lse_i) (d_out_i.out_i - d_lse_i)
+Tensor SumSinks(const Group& group, const Tensor& sinks, const Given& given) {
+  const Tensor &d_out = given.d_out, &out = given.forward.out;
+  const Tensor &lse = given.forward.lse, &d_lse = given.backward.d_lse;
+  std::vector<double> sums(static_cast<size_t>(sinks.size(0)));
+  for (int64_t b = 0; b < out.size(0); ++b) {
+    for (int64_t h = 0; h < out.size(1); ++h) {
+      for (int64_t i = 0; i < out.size(2); ++i) {
+        if (std::isinf(lse.At(b, h, i))) continue;
+        double delta = d_lse.defined() ? -d_lse.At(b, h, i) : 0.0;
+        for (int64_t d = 0; d < out.size(3); ++d) {
+          delta += d_out.At(b, h, i, d) * out.At(b, h, i, d);
+        }
+        sums[static_cast<size_t>(h)] -=
+            std::exp(sinks.At(h) - lse.At(b, h, i)) * delta;
+      }
+    }
+  }
+  group.Sum(std::span(sums));
+  return Tensor::From(sinks.shape(), std::move(sums)).To(sinks.dtype());
+}
+
 }  // namespace
 
 EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
                                 const Tensor& q, const Tensor& k,
                                 const Tensor& v, const AttentionResult& forward,
                                 const Encoding& encoding,
-                                const Options& options) {
+                                const Options& options,
+                                const BackwardOptions& backward) {
   const Group group(comm, options.deadline_seconds);
+  const AttentionOptions& o = options.attention;
+  const Given given{.d_out = d_out, .forward = forward, .backward = backward};
   const Call call =
-      Meet(group, q, k, v, encoding, options, CheckGiven(d_out, q, v, forward));
+      ExchangeMetadata(group, {.q = q,
+                               .k = k,
+                               .v = v,
+                               .encoding = encoding,
+                               .options = options,
+                               .pass = Pass::kBackward,
+                               .problem = CheckGiven(given, q, v, o)});
   const Neighbours ring{.rank = group.rank(), .size = group.size()};
-  const std::vector<QueryPiece> queries =
-      QueryPieces(call, ring.rank, q, options.attention);
+  const std::vector<QueryPiece> queries = QueryPieces(call, ring.rank, q, o);
   const Tensor d_rows = Convert(d_out, DType::kF32);
   const Tensor out_rows = Convert(forward.out, DType::kF32);
-  Tensor d_q = Tensor::Zeros(DType::kF32, q.shape());
+  QueryGrads query_grads(q, o, backward);
   Stats stats;
   TermGrads terms = ZeroGrads(call.terms);
-  Courier courier(group);
-  const std::shared_ptr<Block> own_block =
-      OwnBlock(k, v, ring.rank, options.attention);
-  Journey journey(call, courier, ring, own_block);
-  GradJourney grad_journey(call, courier, ring);
-  // Adds what these keys of a block give to `share`, and to d_q and the terms.
+  AsyncTransport transport(group);
+  const std::shared_ptr<Block> own_block = OwnBlock(call, ring.rank, k, v, o);
+  KvRing kv_ring(call, transport, ring, own_block);
+  GradRing grad_ring(call, transport, ring);
+  // Adds what these keys of a block give to `share`, to the gradients of the
+  // queries and to those of the terms.
   const auto compute = [&](const Block& block, const std::vector<Piece>& pieces,
                            KeyGrads& share) {
     const auto add = [&](const QueryPiece& rows, const KeyPiece& keys) {
-      const AttentionResult given{.out = TokensOf(out_rows, rows.rows),
+      const AttentionResult whole{.out = TokensOf(out_rows, rows.rows),
                                   .lse = TokensOf(forward.lse, rows.rows)};
+      BackwardOptions asked = backward;
+      if (asked.d_lse.defined()) {
+        asked.d_lse = TokensOf(asked.d_lse, rows.rows);
+      }
       const AttentionGrads part = locus::AttentionBackward(
-          TokensOf(d_rows, rows.rows), rows.q, keys.k, keys.v, given,
-          call.terms, PairOptions(options.attention, rows, keys));
-      AddTo(part.d_q, TokensOf(d_q, rows.rows));
-      AddTo(part.d_k, TokensOf(share.d_k, keys.rows));
-      AddTo(part.d_v, TokensOf(share.d_v, keys.rows));
+          TokensOf(d_rows, rows.rows), rows.q, keys.k, keys.v, whole,
+          call.terms, PairOptions(o, rows, keys), asked);
+      query_grads.Add(part, rows.rows, keys.tokens);
+      share.Add(part, keys.rows);
       Add(part.terms, terms);
     };
     const Stopwatch watch(stats.compute_seconds);
     ForEachPair(call, queries, block, pieces, stats, add);
   };
   const OwnKeys own_keys(call, ring);
-  KeyGrads own = KeyGrads::Make(call, ring.rank, &Tensor::Zeros);
+  KeyGrads own = KeyGrads::Zeros(call, ring.rank);
   for (int step = 0; step < ring.size; ++step) {
-    const std::shared_ptr<Block> block = journey.Begin(step);
+    const std::shared_ptr<Block> block = kv_ring.Begin(step);
     if (step == 0) {
       compute(*block, own_keys.first, own);
     } else if (block != nullptr) {
-      grad_journey.Begin(step);
-      KeyGrads share = KeyGrads::Make(call, block->owner, &Tensor::Zeros);
+      grad_ring.Begin(step);
+      KeyGrads share = KeyGrads::Zeros(call, block->owner);
       compute(*block, call.keys[static_cast<size_t>(block->owner)], share);
-      grad_journey.End(step, share);
+      grad_ring.End(step, share);
     }
-    journey.End();
+    kv_ring.End();
   }
   compute(*own_block, own_keys.last, own);
-  own = grad_journey.Finish(own);
-  courier.Stop();
-  EncodingGrads grads{.d_q = Convert(d_q, q.dtype()),
-                      .d_k = Convert(own.d_k, k.dtype()),
-                      .d_v = Convert(own.d_v, v.dtype()),
-                      .params = SumParams(group, call, encoding, terms)};
-  Report(courier, stats, options.stats);
+  own = grad_ring.Finish(own);
+  transport.Stop();
+  const auto as = [](const Tensor& grad, const Tensor& operand) {
+    return grad.defined() && operand.defined() ? Convert(grad, operand.dtype())
+                                               : Tensor();
+  };
+  EncodingGrads grads{
+      .d_q = as(query_grads.d_q, q),
+      .d_k = as(own.d_k, k),
+      .d_v = as(own.d_v, v),
+      .operands = {.key_bias = as(own.key_bias, o.key_bias),
+                   .pair_bias = as(query_grads.pair_bias, o.pair_bias),
+                   .sinks = o.sinks.defined() ? SumSinks(group, o.sinks, given)
+                                              : Tensor(),
+                   .table_queries =
+                       as(query_grads.table_queries, o.table_queries)},
+      .params = SumParams(group, call, encoding, terms)};
+  Report(transport, stats, options.stats);
   return grads;
 }
 

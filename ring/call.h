@@ -4,8 +4,8 @@
 #define LOCUS_RING_CALL_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "locus/ring.h"
@@ -37,6 +37,9 @@ struct Piece {
   int64_t begin = 0;     // the first one among the rank's tokens
   Range positions = {};  // over every sequence of the batch
   Range segments = {};
+
+  // Where they lie among the rank's tokens.
+  Chunk Rows() const { return {.first = begin, .count = tokens.count}; }
 };
 
 // Positions or segments of one rank's tokens: [length], or [batch * length].
@@ -52,19 +55,19 @@ struct TokenIds {
   std::vector<int64_t> Of(const Piece& piece) const;
 };
 
-// Of the tensors of this rank.
-struct Sizes {
+// How a bias per key is given, [batch, heads, keys]: the sizes or 1; 0 for
+// none.
+struct KeyBiasForm {
   int64_t batch = 0;
-  int64_t q_heads = 0;
-  int64_t kv_heads = 0;
-  int64_t q_len = 0;
-  int64_t k_len = 0;
-  int64_t head_dim = 0;
-  int64_t value_dim = 0;
+  int64_t heads = 0;
+
+  bool given() const { return heads > 0; }
 };
 
 struct Call {
-  Sizes sizes = {};
+  int64_t batch = 0;
+  int64_t q_len = 0;  // of this rank's tensors
+  int64_t k_len = 0;
   int64_t q_total = 0;  // tokens over all ranks
   int64_t k_total = 0;
   // Where positions are not given, that of query 0: of all sequences, or of
@@ -75,32 +78,37 @@ struct Call {
   bool k_positions_per_sequence = false;
   bool segmented = false;
   bool k_segments_per_sequence = false;
+  KeyBiasForm key_bias = {};  // travels too
+  int64_t table_dim = 0;      // of table_queries; 0: there are none
   bool causal = false;
   std::optional<Window> window = {};
-  std::span<const int64_t> key_lengths = {};     // of the whole sequence
+  std::optional<int64_t> chunk = {};
+  std::span<const int64_t> key_lengths = {};  // of the whole sequence
+  std::span<const int64_t> prefix_lengths = {};
   std::vector<std::vector<Piece>> queries = {};  // by rank
   std::vector<std::vector<Piece>> keys = {};
   std::vector<int64_t> key_counts = {};  // tokens, by rank
   std::vector<int> hops = {};  // ranks that a block goes on, by its owner
-  Shape shape = {};
+  Shape shape = {};            // of the whole; has the heads and their sizes
   Terms terms = {};
 
+  int64_t ValueDim() const { return shape.value_dim.value_or(shape.head_dim); }
   // The offsets m - n that causality and window leave.
   Range Offsets() const;
   // Whether a query of one piece may see a key of the other.
   bool Sees(const Piece& q, const Piece& k) const;
   // Whether any query of `rank` may see a key of `owner`.
   bool Needs(int rank, int owner) const;
+
+ private:
+  // The chunks that positions lie in; without chunks all are one.
+  Range Chunks(const Range& positions) const;
+  // Whether some of the keys belong to the prefix of a sequence.
+  bool InPrefix(const Piece& k) const;
 };
 
 // How many of these tokens come before token `length` of the sequence.
 int64_t CountBefore(const Chunk& tokens, int64_t length);
-
-// Collective. Throws the same Error on every rank if they disagree, or if one
-// of them cannot take part: `problem` is one that the caller found, or "".
-Call Meet(const Group& group, const Tensor& q, const Tensor& k, const Tensor& v,
-          const Encoding& encoding, const Options& options,
-          const std::string& problem = "");
 
 }  // namespace locus::ring
 

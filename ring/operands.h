@@ -6,34 +6,40 @@
 #include <memory>
 #include <vector>
 
+#include "ring/async_transport.h"
 #include "ring/call.h"
-#include "ring/courier.h"
 
 namespace locus::ring {
 
-// Keys and values of one rank, on their way around the ring.
+// Keys and values of one rank, on their way around the ring, and what belongs
+// to each key. All but these two may be absent.
 struct Block {
   int owner = 0;
-  Tensor k = {};  // [B, Hkv, n, D], contiguous, of the caller's type
-  Tensor v = {};  // [B, Hkv, n, Dv]
-  std::vector<int64_t> positions = {};  // as given to the owner; may be absent
+  Tensor k = {};         // [B, Hkv, n, D], contiguous, of the caller's type
+  Tensor v = {};         // [B, Hkv, n, Dv]
+  Tensor key_bias = {};  // [B or 1, Hq or 1, n] f32
+  std::vector<int64_t> positions = {};  // as given to the owner
   std::vector<int64_t> segments = {};
 };
 
 // This rank's own; shares k and v where they are contiguous.
-std::shared_ptr<Block> OwnBlock(const Tensor& k, const Tensor& v, int rank,
+std::shared_ptr<Block> OwnBlock(const Call& call, int rank, const Tensor& k,
+                                const Tensor& v,
                                 const AttentionOptions& options);
 // Room for the block of `owner`.
 std::shared_ptr<Block> EmptyBlock(const Call& call, int owner, DType dtype);
-Parcel ToParcel(const std::shared_ptr<Block>& block);
-// Contiguous tensors that travel together.
-Parcel ToParcel(const std::vector<Tensor>& tensors);
+Message ToMessage(const std::shared_ptr<Block>& block);
+// Contiguous tensors that travel together; absent ones stay away.
+Message ToMessage(const std::vector<Tensor>& tensors);
 
-// `rows` are their place among the rank's tokens, or the block's.
+// `rows` are their place among the rank's tokens, or the block's, and `tokens`
+// in the whole sequence.
 struct QueryPiece {
   Piece piece;
   Chunk rows = {};
+  Chunk tokens = {};
   Tensor q = {};
+  Tensor table_queries = {};
   std::vector<int64_t> positions = {};
   std::vector<int64_t> segments = {};
 };
@@ -41,11 +47,14 @@ struct QueryPiece {
 struct KeyPiece {
   Piece piece;
   Chunk rows = {};
+  Chunk tokens = {};
   Tensor k = {};
   Tensor v = {};
+  Tensor key_bias = {};
   std::vector<int64_t> positions = {};
   std::vector<int64_t> segments = {};
   std::vector<int64_t> lengths = {};  // keys of the piece that exist, by batch
+  std::vector<int64_t> prefix = {};   // of its first keys; empty: none anywhere
 };
 
 std::vector<QueryPiece> QueryPieces(const Call& call, int rank, const Tensor& q,
@@ -53,13 +62,15 @@ std::vector<QueryPiece> QueryPieces(const Call& call, int rank, const Tensor& q,
 KeyPiece MakeKeyPiece(const Call& call, const Block& block, const Piece& piece);
 
 // Whether positions rise by one through the pieces and are alike in every
-// sequence: then what a mask leaves of a pair is one stretch on either side.
+// sequence, without a prefix: then what causality and window leave of a pair is
+// one stretch on either side.
 bool CanTrim(const Call& call, const QueryPiece& q, const KeyPiece& k);
 // The queries that see a key of the other piece, and the keys that are seen.
 QueryPiece Trimmed(const Call& call, const QueryPiece& q, const KeyPiece& k);
 KeyPiece Trimmed(const Call& call, const KeyPiece& k, const QueryPiece& q);
 
-// The options of one engine call; spans point into the pieces.
+// The options of one engine call, without sinks; spans point into the pieces,
+// and tensors are views.
 AttentionOptions PairOptions(const AttentionOptions& options,
                              const QueryPiece& q, const KeyPiece& k);
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "ring/courier.h"
+#include "ring/async_transport.h"
 #include "ring/operands.h"
 
 namespace locus::ring {
@@ -52,10 +52,11 @@ void ForEachPair(const Call& call, const std::vector<QueryPiece>& queries,
   }
 }
 
-inline void Report(const Courier& courier, Stats stats, Stats* wanted) {
+inline void Report(const AsyncTransport& transport, Stats stats,
+                   Stats* wanted) {
   if (wanted == nullptr) return;
-  stats.wait_seconds = courier.wait_seconds();
-  stats.bytes_sent = courier.bytes_sent();
+  stats.wait_seconds = transport.wait_seconds();
+  stats.bytes_sent = transport.bytes_sent();
   *wanted = stats;
 }
 

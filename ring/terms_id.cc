@@ -68,6 +68,10 @@ class Mixer {
     Add(input.widen);
   }
   void Add(const Rotation& rotation) { Add(rotation.Id()); }
+  void Add(const ValueRotation& values) {
+    Add(values.rotation);
+    Add(values.relative);
+  }
   void Add(const ExtraDot& extra) {
     Add(extra.q_rows);
     Add(extra.k_rows);
@@ -120,15 +124,16 @@ uint64_t TermsId(const Terms& terms) {
   Mixer mixer;
   mixer.Add(terms.input_add);
   mixer.Add(terms.scale.scale);
-  mixer.Add(terms.scale.beta);
-  mixer.Add(terms.scale.shift);
-  mixer.Add(terms.scale.span);
+  mixer.Add(terms.scale.rows.defined());
+  if (terms.scale.rows.defined()) mixer.Add(terms.scale.rows);
+  mixer.Add(terms.scale.first_position);
   mixer.Add(terms.rotate);
   mixer.Add(terms.extra_dot);
   mixer.Add(terms.q_table);
   mixer.Add(terms.k_table);
   mixer.Add(terms.bias);
   mixer.Add(terms.v_table);
+  mixer.Add(terms.rotate_values);
   return mixer.id();
 }
 

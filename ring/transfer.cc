@@ -42,7 +42,7 @@ bool Transfer::Test() {
   return over != 0;
 }
 
-void FailLate(const Group& group, std::string_view what) {
+void ThrowTimeout(const Group& group, std::string_view what) {
   throw LostRank(
       fmt::format("rank {} of {} waited {:g} s for {}: another rank has died, "
                   "stopped or needs a longer deadline",
@@ -54,7 +54,7 @@ void Wait(Transfer& transfer, const Group& group, std::string_view what) {
   const auto start = Clock::now();
   while (!transfer.Test()) {
     const std::chrono::duration<double> waited = Clock::now() - start;
-    if (waited.count() > group.deadline_seconds()) FailLate(group, what);
+    if (waited.count() > group.deadline_seconds()) ThrowTimeout(group, what);
     Pause(waited.count());
   }
 }

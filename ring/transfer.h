@@ -49,7 +49,7 @@ void Wait(Transfer& transfer, const Group& group, std::string_view what);
 void Pause(double waited_seconds);
 
 // That error, for those who wait in another way.
-[[noreturn]] void FailLate(const Group& group, std::string_view what);
+[[noreturn]] void ThrowTimeout(const Group& group, std::string_view what);
 
 }  // namespace locus::ring
 

@@ -6,8 +6,14 @@
 namespace locus::ring {
 namespace {
 
+// The size and the stride of the last of four axes; of three, one element.
+int64_t RowSize(const Tensor& x) { return x.rank() == 4 ? x.size(3) : 1; }
+int64_t RowStride(const Tensor& x) {
+  return x.rank() == 4 ? x.strides()[3] : 1;
+}
+
 // Calls f(a, b) for the rows of tensors of one shape, as pointers to their
-// first bytes. The last axis counts as the row.
+// first bytes. The last of four axes counts as the row.
 template <typename F>
 void ForEachRow(const Tensor& from, Tensor& to, const F& f) {
   if (from.NumElements() == 0) return;
@@ -29,39 +35,40 @@ void ForEachRow(const Tensor& from, Tensor& to, const F& f) {
 
 }  // namespace
 
-const std::byte* BytesOf(const Tensor& x) {
-  switch (x.dtype()) {
-    case DType::kF32:
-      return reinterpret_cast<const std::byte*>(x.Data<float>());
-    case DType::kF64:
-      return reinterpret_cast<const std::byte*>(x.Data<double>());
-    case DType::kBF16:
-    case DType::kF16:
-      break;
-  }
-  return reinterpret_cast<const std::byte*>(x.Data<uint16_t>());
-}
-
-std::byte* MutableBytesOf(Tensor& x) {
-  return const_cast<std::byte*>(BytesOf(x));
-}
-
-Tensor TokensOf(const Tensor& x, const Chunk& chunk) {
+Tensor Slice(const Tensor& x, size_t axis, const Chunk& chunk) {
   std::vector<int64_t> shape = x.shape(), strides = x.strides();
   const std::byte* data =
-      BytesOf(x) + DTypeBytes(x.dtype()) * chunk.first * strides[2];
-  shape[2] = chunk.count;
-  strides[2] *= chunk.stride;
+      BytesOf(x) + DTypeBytes(x.dtype()) * chunk.first * strides[axis];
+  shape[axis] = chunk.count;
+  strides[axis] *= chunk.stride;
   return Tensor::Borrow(x.dtype(), std::move(shape), std::move(strides), data,
                         std::make_shared<Tensor>(x));
 }
 
+Tensor PairsOf(const Tensor& x, const Chunk& queries, const Chunk& keys) {
+  if (!x.defined()) return {};
+  return Slice(x.size(2) == 1 ? x : Slice(x, 2, queries), 3, keys);
+}
+
+PairMask PairsOf(const PairMask& mask, const Chunk& queries,
+                 const Chunk& keys) {
+  PairMask part = mask;
+  const auto cut = [&part](size_t axis, const Chunk& chunk) {
+    part.data += chunk.first * part.strides[axis];
+    part.shape[axis] = chunk.count;
+    part.strides[axis] *= chunk.stride;
+  };
+  if (!mask.defined()) return part;
+  if (mask.shape[2] != 1) cut(2, queries);
+  cut(3, keys);
+  return part;
+}
+
 void CopyTokens(const Tensor& from, Tensor to) {
-  const bool rows = from.rank() == 4;  // else single elements
-  const int64_t dim = rows ? from.size(3) : 1;
+  const int64_t dim = RowSize(from);
   const int64_t width = DTypeBytes(from.dtype());
-  const int64_t step = rows ? width * from.strides()[3] : width;
-  const int64_t to_step = rows ? width * to.strides()[3] : width;
+  const int64_t step = width * RowStride(from);
+  const int64_t to_step = width * RowStride(to);
   const auto bytes = static_cast<size_t>(width);
   ForEachRow(from, to, [&](const std::byte* a, std::byte* b) {
     if (step == width && to_step == width) {
@@ -82,13 +89,13 @@ Tensor Convert(const Tensor& x, DType dtype) {
     return out;
   }
   const int64_t width = DTypeBytes(dtype);
-  const int64_t head = x.size(2) * x.size(3);
+  const int64_t head = x.size(2) * RowSize(x);
   std::byte* to = MutableBytesOf(out);
   for (int64_t b = 0; b < x.size(0); ++b) {
     for (int64_t h = 0; h < x.size(1); ++h, to += head * width) {
       const int64_t at = b * x.strides()[0] + h * x.strides()[1];
       const Tensor one = Tensor::Borrow(
-          x.dtype(), {x.size(2), x.size(3)}, {x.strides()[2], x.strides()[3]},
+          x.dtype(), {x.size(2), RowSize(x)}, {x.strides()[2], RowStride(x)},
           BytesOf(x) + DTypeBytes(x.dtype()) * at);
       std::memcpy(to, BytesOf(one.To(dtype)),
                   static_cast<size_t>(head * width));
@@ -98,11 +105,16 @@ Tensor Convert(const Tensor& x, DType dtype) {
 }
 
 void AddTo(const Tensor& from, Tensor to) {
-  const int64_t dim = from.size(3);
-  ForEachRow(from, to, [dim](const std::byte* a, std::byte* b) {
+  const int64_t dim = RowSize(from);
+  const int64_t step = RowStride(from), to_step = RowStride(to);
+  ForEachRow(from, to, [=](const std::byte* a, std::byte* b) {
     const auto* x = reinterpret_cast<const float*>(a);
     auto* y = reinterpret_cast<float*>(b);
-    for (int64_t d = 0; d < dim; ++d) y[d] += x[d];
+    if (step == 1 && to_step == 1) {
+      for (int64_t d = 0; d < dim; ++d) y[d] += x[d];
+      return;
+    }
+    for (int64_t d = 0; d < dim; ++d) y[d * to_step] += x[d * step];
   });
 }
 

@@ -20,7 +20,8 @@
 #include "locus/version.h"
 #include "ring/cli/case.h"
 #include "ring/cli/session.h"
-#include "ring/journey.h"
+#include "ring/kv_ring.h"
+#include "ring/metadata.h"
 #include "ring/pairs.h"
 
 namespace locus::ring {
@@ -208,17 +209,21 @@ class Bencher {
   // The same blocks around the same ring, with nothing computed.
   double MessagesAlone(const Group& group, const Inputs& x,
                        const Options& options) const {
-    const Call call = Meet(group, x.q, x.k, x.v, *encoding_, options);
+    const Call call = ExchangeMetadata(group, {.q = x.q,
+                                               .k = x.k,
+                                               .v = x.v,
+                                               .encoding = *encoding_,
+                                               .options = options});
     const Neighbours ring{.rank = group.rank(), .size = group.size()};
-    Courier courier(group);
-    Journey journey(call, courier, ring,
-                    OwnBlock(x.k, x.v, ring.rank, options.attention));
+    AsyncTransport transport(group);
+    KvRing kv_ring(call, transport, ring,
+                   OwnBlock(call, ring.rank, x.k, x.v, options.attention));
     group.Barrier();
     for (int step = 0; step < ring.size; ++step) {
-      journey.Begin(step);
-      journey.End();
+      kv_ring.Begin(step);
+      kv_ring.End();
     }
-    return courier.wait_seconds();
+    return transport.wait_seconds();
   }
 
   const Case& case_;

@@ -59,7 +59,16 @@ struct Inputs {
 
 // Uniform numbers of mean 0 and variance 1 for the tokens of `chunks`:
 // [1, heads, tokens, dim].
-enum class Kind : uint8_t { kQ, kK, kV, kDOut };
+enum class Kind : uint8_t {
+  kQ,
+  kK,
+  kV,
+  kDOut,
+  kSinks,
+  kKeyBias,
+  kPairBias,
+  kMask,
+};
 Tensor Numbers(const Case& c, Kind kind, int64_t heads,
                const std::vector<Chunk>& chunks);
 
@@ -69,6 +78,7 @@ struct CheckArgs {
   std::vector<std::string> encodings = {};
   std::vector<std::string> shardings = {};
   std::string sample = {};
+  bool operands = false;
 };
 int Check(const CheckArgs& args);
 

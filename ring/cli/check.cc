@@ -6,6 +6,7 @@
 
 #include "ring/agree.h"
 #include "ring/cli/case.h"
+#include "ring/cli/operands.h"
 #include "ring/cli/session.h"
 #include "ring/views.h"
 
@@ -80,29 +81,44 @@ struct Whole {
   AttentionResult forward = {};
   EncodingGrads grads = {};
 
-  Whole(const Case& c, const Encoding& encoding) {
+  Whole(const Case& c, const Encoding& encoding, bool with_operands) {
     const std::vector<Chunk> all = {{.first = 0, .count = c.length}};
     const Inputs x(c, all);
-    const AttentionOptions options = c.Options();
+    AttentionOptions options = c.Options();
+    std::optional<CaseOperands> operands;
+    if (with_operands) operands.emplace(c, all).AddTo(options);
     forward = locus::Attention(x.q, x.k, x.v, encoding, options);
     grads = locus::AttentionBackward(Numbers(c, Kind::kDOut, c.heads, all), x.q,
-                                     x.k, x.v, forward, encoding, options);
+                                     x.k, x.v, forward, encoding, options,
+                                     {.pair_bias = with_operands});
   }
 };
+
+// The tokens of `chunks` of x [B, H, L].
+Tensor TakeNumbers(const Tensor& x, const std::vector<Chunk>& chunks) {
+  return TakeShard(
+      Tensor::Borrow(x.dtype(), {x.size(0), x.size(1), x.size(2), 1}, {},
+                     x.Raw()),
+      chunks);
+}
 
 Row Compare(const Group& group, const Case& c, const Encoding& encoding,
             std::string_view name, Sharding sharding, const Whole& whole) {
   const std::vector<Chunk> chunks =
       Shard(sharding, c.length, group.rank(), group.size());
   const Inputs x(c, chunks);
-  const Options options{.attention = c.Options(),
-                        .sharding = sharding,
-                        .deadline_seconds = c.deadline_seconds};
+  Options options{.attention = c.Options(),
+                  .sharding = sharding,
+                  .deadline_seconds = c.deadline_seconds};
+  const OperandGrads& expected = whole.grads.operands;
+  const bool with_operands = expected.sinks.defined();
+  std::optional<CaseOperands> operands;
+  if (with_operands) operands.emplace(c, chunks).AddTo(options.attention);
   const AttentionResult forward =
       Attention(group.comm(), x.q, x.k, x.v, encoding, options);
-  const EncodingGrads grads =
-      AttentionBackward(group.comm(), Numbers(c, Kind::kDOut, c.heads, chunks),
-                        x.q, x.k, x.v, forward, encoding, options);
+  const EncodingGrads grads = AttentionBackward(
+      group.comm(), Numbers(c, Kind::kDOut, c.heads, chunks), x.q, x.k, x.v,
+      forward, encoding, options, {.pair_bias = with_operands});
   Row row{
       .encoding = std::string(name), .sharding = sharding, .causal = c.causal};
   const auto add = [&](const char* what, const Tensor& mine,
@@ -114,6 +130,14 @@ Row Compare(const Group& group, const Case& c, const Encoding& encoding,
   add("d_q", grads.d_q, whole.grads.d_q, tolerance);
   add("d_k", grads.d_k, whole.grads.d_k, tolerance);
   add("d_v", grads.d_v, whole.grads.d_v, tolerance);
+  if (with_operands) {
+    const OperandGrads& mine = grads.operands;
+    row.Add("d_sinks", Difference(mine.sinks, expected.sinks), tolerance);
+    row.Add("d_key_bias",
+            Difference(mine.key_bias, TakeNumbers(expected.key_bias, chunks)),
+            tolerance);
+    add("d_pair_bias", mine.pair_bias, expected.pair_bias, tolerance);
+  }
   for (size_t n = 0; n < grads.params.size(); ++n) {
     row.Add("d_" + grads.params[n].name,
             Difference(grads.params[n].value, whole.grads.params[n].value),
@@ -227,6 +251,11 @@ int Check(const CheckArgs& args) {
       args.sample.empty()
           ? 0
           : cli::ReadNumber("--sample", args.sample, 1, int64_t{1} << 20);
+  if (sample > 0 && args.operands) {
+    throw Error(
+        "--operands does not go with --sample: a bias per pair holds the whole "
+        "sequence");
+  }
   std::vector<std::string> names = args.encodings;
   if (names.empty()) {
     for (const EncodingInfo& info : Encodings()) names.emplace_back(info.name);
@@ -247,7 +276,7 @@ int Check(const CheckArgs& args) {
     for (bool causal : {false, true}) {
       c.causal = causal;
       std::optional<Whole> whole;
-      if (sample == 0) whole.emplace(c, *encoding);
+      if (sample == 0) whole.emplace(c, *encoding, args.operands);
       for (Sharding sharding : shardings) {
         rows.push_back(
             whole ? Compare(group, c, *encoding, name, sharding, *whole)

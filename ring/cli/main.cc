@@ -46,6 +46,9 @@ int Start(int argc, char** argv) {
       "--sample", check.sample,
       "compare so many queries a rank, forward alone, without ever holding "
       "the whole sequence");
+  checks->add_flag("--operands", check.operands,
+                   "also bring sinks, a bias per key and per pair, a mask, a "
+                   "prefix and dropout");
   check.common.AddTo(*checks);
   CLI::App* benches = app.add_subcommand(
       "bench", "time, bytes moved, overlap, memory a rank, efficiency");

@@ -33,6 +33,15 @@ class CliTest(unittest.TestCase):
             self.assertLessEqual(row["error_over_tolerance"], 1.0)
             self.assertLessEqual({"out", "d_q", "d_k", "d_v"}, set(row["errors"]))
 
+    def test_check_with_operands(self) -> None:
+        code, out, errors = run(
+            3, "check", "shaw", "--operands", "--length=65", "--json"
+        )
+        self.assertEqual(code, 0, out + errors)
+        operands = {"d_sinks", "d_key_bias", "d_pair_bias"}
+        for row in json.loads(out)["rows"]:
+            self.assertLessEqual(operands, set(row["errors"]))
+
     def test_check_in_bf16(self) -> None:
         code, out, errors = run(2, "check", "alibi", "--length=65", "--dtype=bf16")
         self.assertEqual(code, 0, out + errors)
@@ -67,6 +76,7 @@ class CliTest(unittest.TestCase):
             (("bench", "--sharding=spiral"), "locus: there is no sharding 'spiral'"),
             (("bench", "--deadline=-1"), "locus: --deadline must be seconds above 0"),
             (("check", "--dtype=f8"), "locus: --dtype must be f32, bf16 or f16"),
+            (("check", "--operands", "--sample=4"), "locus: --operands does not go"),
             (("fly",), "locus: "),
             ((), "locus: "),
         ]:

@@ -90,6 +90,92 @@ TEST(RingGroupTest, DifferentOptions) {
             std::string::npos);
 }
 
+// Each operand on one rank another than on the others, or missing there.
+TEST(RingGroupTest, DifferentOperands) {
+  if (Ranks() == 1) return;
+  const auto error = [](const AttentionOptions& mine) {
+    return AttentionError(Some(4, 8), NoPosition(), {.attention = mine});
+  };
+  const auto expect = [&](const AttentionOptions& mine, const char* part) {
+    const std::string text = error(mine);
+    EXPECT_NE(text.find(std::string("every rank must bring the same ") + part),
+              std::string::npos)
+        << text;
+  };
+  const int64_t total = 4 * Ranks();
+  const auto zeros = [](std::vector<int64_t> shape) {
+    return Tensor::Zeros(DType::kF32, std::move(shape));
+  };
+  const std::vector<int64_t> prefix = {Last() ? 3 : 2};
+  const std::vector<uint8_t> pairs(static_cast<size_t>(total), 1);
+  expect({.prefix_lengths = prefix}, "prefix lengths: rank 0 has 2 and rank");
+  expect({.mask = {.data = Last() ? nullptr : pairs.data(),
+                   .shape = {1, 1, 1, total},
+                   .strides = {0, 0, 0, 1}}},
+         "mask: rank 0 has one and rank");
+  expect({.key_bias = zeros({1, Last() ? 2 : 1, 4})},
+         "key_bias, batch and heads: rank 0 has [1, 1] and rank");
+  expect({.key_bias = Last() ? Tensor() : zeros({1, 1, 4})},
+         "key_bias, batch and heads: rank 0 has [1, 1] and rank");
+  expect({.pair_bias = Last() ? Tensor() : zeros({1, 1, 1, total})},
+         "pair_bias: rank 0 has one and rank");
+  expect({.sinks = Tensor::From({2}, std::vector<float>(2, Last() ? 1 : 2))},
+         "sinks");
+  expect({.table_queries = zeros({1, 2, 4, Last() ? 3 : 2})},
+         "table_queries, width: rank 0 has [2] and rank");
+  expect({.dropout = {.rate = 0.5, .seed = Last() ? 2U : 1U}},
+         "dropout: rank 0 has 0.5 by seed 1");
+}
+
+// What does not fit the whole sequence, on one rank alone.
+TEST(RingGroupTest, OperandsThatDoNotFit) {
+  const std::string who =
+      Ranks() == 1 ? "" : "rank " + std::to_string(Ranks() - 1) + ": ";
+  const int64_t total = 4 * Ranks();
+  const auto error = [](const AttentionOptions& mine) {
+    return AttentionError(Some(4, 8), NoPosition(), {.attention = mine});
+  };
+  const auto expect = [&](const AttentionOptions& mine,
+                          const std::string& part) {
+    const std::string text = error(mine);
+    EXPECT_EQ(text.find(part), 0U) << text;
+  };
+  expect({.pair_bias = Tensor::Zeros(DType::kF32, {1, 1, 4, total + Last()})},
+         who + "pair_bias must be [1, 2, 4, " + std::to_string(total) + "]");
+  const std::vector<uint8_t> pairs(static_cast<size_t>(total) + 1, 1);
+  expect({.mask = {.data = pairs.data(),
+                   .shape = {1, 1, 1, total + Last()},
+                   .strides = {0, 0, 0, 1}}},
+         who + "the mask must be [1, 2, 4, " + std::to_string(total) + "]");
+  expect({.dropout = {.rate = Last() ? 1.0 : 0.5}},
+         who + "dropout must lie in");
+  const std::vector<int64_t> prefix = {total + 1};
+  expect({.prefix_lengths = prefix}, "a prefix length must lie in [0, ");
+  expect({.table_queries = Tensor::Zeros(DType::kF32, {1, 2, 4, 8})},
+         "table_queries");
+}
+
+// No kernel has a backward pass through such a table, and one rank, without
+// tokens, would not notice by itself.
+TEST(RingGroupTest, WhatTheEngineHasNoDriverFor) {
+  const BucketMap map =
+      BucketMap::Constant().WithSpecial(/*position=*/0, /*both=*/true);
+  const GivenTerms by_pair(
+      {.q_table =
+           BucketTable{.rows = Tensor::Zeros(DType::kF32, {1, map.count, 8}),
+                       .buckets = map}});
+  const Inputs x = Some(Last() && Ranks() > 1 ? 0 : 4, 8);
+  const AttentionResult forward =
+      ring::Attention(MPI_COMM_WORLD, x.q, x.k, x.v, by_pair,
+                      {.attention = {.return_lse = true}});
+  const std::string text = CommonError(ErrorOf([&] {
+    ring::AttentionBackward(MPI_COMM_WORLD, x.q, x.q, x.k, x.v, forward,
+                            by_pair);
+  }));
+  EXPECT_NE(text.find("no backward pass through a table"), std::string::npos)
+      << text;
+}
+
 TEST(RingGroupTest, DifferentEncodings) {
   if (Ranks() == 1) return;
   const Alibi alibi(2);

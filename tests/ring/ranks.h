@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <tuple>
 
 #include "kernels/compare.h"
 #include "locus/ring.h"
@@ -48,6 +50,27 @@ inline std::vector<int64_t> TakeIds(const std::vector<int64_t>& ids,
   return taken;
 }
 
+// [B, H, L] as [B, H, L, 1], so that it can be cut.
+inline Tensor AsRows(const Tensor& x) {
+  return Tensor::Borrow(x.dtype(), {x.size(0), x.size(1), x.size(2), 1}, {},
+                        x.Raw());
+}
+
+// The tokens of `chunks` of [B, H, L] or [B, H, L, D].
+inline Tensor TakeTokens(const Tensor& x,
+                         const std::vector<ring::Chunk>& chunks) {
+  if (x.rank() == 4) return ring::TakeShard(x, chunks);
+  const Tensor taken = ring::TakeShard(AsRows(x), chunks);
+  return Tensor::Borrow(x.dtype(), {x.size(0), x.size(1), taken.size(2)}, {},
+                        taken.Raw(), std::make_shared<Tensor>(taken));
+}
+
+// The rows of the queries of `chunks`, unless one row is for all queries.
+inline Tensor TakePairs(const Tensor& x,
+                        const std::vector<ring::Chunk>& chunks) {
+  return x.size(2) == 1 ? x : ring::TakeShard(x, chunks);
+}
+
 // This rank's part of a call.
 struct RankCall {
   Call call;
@@ -68,6 +91,13 @@ struct RankCall {
     call.k_pos = TakeIds(whole.k_pos, batch, keys);
     call.q_seg = TakeIds(whole.q_seg, batch, queries);
     call.k_seg = TakeIds(whole.k_seg, batch, keys);
+    AttentionOptions& o = call.options;
+    if (o.key_bias.defined()) o.key_bias = TakeTokens(o.key_bias, keys);
+    if (o.pair_bias.defined()) o.pair_bias = TakePairs(o.pair_bias, queries);
+    if (o.table_queries.defined()) {
+      o.table_queries = TakeTokens(o.table_queries, queries);
+    }
+    if (o.mask.defined() || !call.pairs.empty()) CutMask();
     options.attention = call.Options();
     options.attention.return_lse = true;
     options.attention.threads = 1;
@@ -76,6 +106,58 @@ struct RankCall {
   }
   RankCall(const RankCall&) = delete;  // options point into the call
   RankCall& operator=(const RankCall&) = delete;
+
+ private:
+  // Rows of this rank's queries, with a byte between two keys.
+  void CutMask() {
+    PairMask whole = call.options.mask;
+    const std::vector<uint8_t> bytes = std::move(call.pairs);
+    whole.data = bytes.data();
+    call.pairs.clear();
+    PairMask& mine = call.options.mask;
+    if (whole.shape[2] != 1) mine.shape[2] = call.q.size(2);
+    for (int64_t b = 0; b < mine.shape[0]; ++b) {
+      for (int64_t h = 0; h < mine.shape[1]; ++h) {
+        const auto row = [&](int64_t i) {
+          for (int64_t j = 0; j < mine.shape[3]; ++j) {
+            call.pairs.push_back(*whole.At(b, h, i, j));
+            call.pairs.push_back(1);
+          }
+        };
+        if (whole.shape[2] == 1) row(0);
+        for (const ring::Chunk& chunk : queries) {
+          for (int64_t i = 0; i < chunk.count && whole.shape[2] != 1; ++i) {
+            row(chunk.first + i * chunk.stride);
+          }
+        }
+      }
+    }
+    call.pairs.push_back(1);  // never empty: a mask is given
+    int64_t step = 2;
+    for (size_t axis = 4; axis-- > 0; step *= mine.shape[axis]) {
+      mine.strides[axis] = step;
+    }
+  }
+};
+
+// Terms as they are given, and their gradients as those of parameters.
+class GivenTerms : public Encoding {
+ public:
+  explicit GivenTerms(Terms terms) : terms_(std::move(terms)) {}
+
+  std::string_view Name() const override { return "given"; }
+  Lowered Lower(const Shape& shape) const override {
+    (void)shape;
+    return {.terms = terms_};
+  }
+  ParamGrads PullBack(const Shape& shape,
+                      const TermGrads& grads) const override {
+    (void)shape;
+    return Members(grads);
+  }
+
+ private:
+  Terms terms_;
 };
 
 // What one process gives, in float64.
@@ -83,13 +165,17 @@ struct Expected {
   reference::Forward forward;
   EncodingGrads grads;
   Tensor d_out;
+  Tensor d_lse;  // if there is one
 
-  Expected(const Call& call, const Encoding& encoding) {
+  Expected(const Call& call, const Encoding& encoding,
+           bool with_d_lse = false) {
     const AttentionOptions options = call.Options();
     forward = reference::Attention(call.q, call.k, call.v, encoding, options);
     d_out = RandomTensor(forward.out.shape(), 5).To(call.q.dtype());
-    grads = reference::AttentionBackward(d_out, call.q, call.k, call.v,
-                                         encoding, options);
+    if (with_d_lse) d_lse = RandomTensor(forward.lse.shape(), 6);
+    grads = reference::AttentionBackward(
+        d_out, call.q, call.k, call.v, encoding, options,
+        {.d_lse = d_lse, .pair_bias = options.pair_bias.defined()});
   }
 };
 
@@ -98,21 +184,19 @@ struct RingResult {
   EncodingGrads grads;
 };
 
-inline RingResult RunRing(const RankCall& mine, const Encoding& encoding) {
+// d_lse: of the whole, or absent.
+inline RingResult RunRing(const RankCall& mine, const Encoding& encoding,
+                          const Tensor& d_lse = {}) {
   RingResult result;
   const Call& c = mine.call;
   result.forward =
       ring::Attention(MPI_COMM_WORLD, c.q, c.k, c.v, encoding, mine.options);
-  result.grads =
-      ring::AttentionBackward(MPI_COMM_WORLD, mine.d_out, c.q, c.k, c.v,
-                              result.forward, encoding, mine.options);
+  result.grads = ring::AttentionBackward(
+      MPI_COMM_WORLD, mine.d_out, c.q, c.k, c.v, result.forward, encoding,
+      mine.options,
+      {.d_lse = d_lse.defined() ? TakeTokens(d_lse, mine.queries) : Tensor(),
+       .pair_bias = mine.options.attention.pair_bias.defined()});
   return result;
-}
-
-// Rows of lse [B, H, L] as [B, H, L, 1], so that they can be cut.
-inline Tensor AsRows(const Tensor& lse) {
-  return Tensor::Borrow(lse.dtype(), {lse.size(0), lse.size(1), lse.size(2), 1},
-                        {}, lse.Raw());
 }
 
 // The largest of the finite elements, without its sign.
@@ -124,6 +208,35 @@ inline double LargestFinite(const Tensor& x) {
   return largest;
 }
 
+inline Tensor SumOverRanks(const Tensor& mine) {
+  std::vector<double> sum = mine.ToVector();
+  ring::Group(MPI_COMM_WORLD, 60.0).Sum(std::span(sum));
+  return Tensor::From(mine.shape(), std::move(sum));
+}
+
+// The gradients of what this rank brings; a row of pair_bias for all queries is
+// each rank's own, and that of the whole is their sum.
+inline void ExpectOperandGradsEqual(const RankCall& mine,
+                                    const OperandGrads& expected,
+                                    const OperandGrads& actual,
+                                    double tolerance) {
+  const std::vector<Param> a = Members(actual), b = Members(expected);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t n = 0; n < a.size(); ++n) {
+    Tensor got = a[n].value, want = b[n].value;
+    if (a[n].name == "key_bias") {
+      want = TakeTokens(want, mine.keys);
+    } else if (a[n].name == "table_queries") {
+      want = TakeTokens(want, mine.queries);
+    } else if (a[n].name == "pair_bias" && want.size(2) == 1) {
+      got = SumOverRanks(got);
+    } else if (a[n].name == "pair_bias") {
+      want = TakePairs(want, mine.queries);
+    }
+    EXPECT_LE(RelativeError(got, want), tolerance) << a[n].name;
+  }
+}
+
 // The bound of the engine's own tests against float64, the rounding of a narrow
 // type, and what joining adds: parts are weighed by their lse, numbers of
 // float32, and half a unit of two of them is that much of a weight.
@@ -133,31 +246,42 @@ inline void ExpectEqualsWhole(const RankCall& mine, const Expected& expected,
   const double joining = LargestFinite(expected.forward.lse) * kEps;
   const double forward = ForwardTolerance(whole) + rounding + joining;
   // The forward's rounded out enters each gradient once, d_out and the result
-  // are rounded besides.
-  const double backward = GradTolerance(whole) + 4.0 * rounding;
-  const auto part = [](const Tensor& x, const std::vector<ring::Chunk>& of) {
-    return ring::TakeShard(x, of);
-  };
+  // are rounded besides. Dropout enlarges what it keeps.
+  const double backward = (GradTolerance(whole) + 4.0 * rounding) /
+                          (1.0 - whole.Options().dropout.rate);
+  const auto& [queries, keys] = std::tie(mine.queries, mine.keys);
   EXPECT_LE(RelativeError(actual.forward.out,
-                          part(expected.forward.out, mine.queries)),
+                          TakeTokens(expected.forward.out, queries)),
             forward);
-  EXPECT_LE(RelativeError(AsRows(actual.forward.lse),
-                          part(AsRows(expected.forward.lse), mine.queries)),
+  EXPECT_LE(RelativeError(actual.forward.lse,
+                          TakeTokens(expected.forward.lse, queries)),
             ForwardTolerance(whole));
+  ASSERT_EQ(actual.forward.weights.defined(),
+            expected.forward.weights.defined());
+  if (expected.forward.weights.defined()) {
+    EXPECT_LE(RelativeError(actual.forward.weights,
+                            TakeTokens(expected.forward.weights, queries)),
+              ForwardTolerance(whole) + joining);
+  }
   EXPECT_LE(
-      RelativeError(actual.grads.d_q, part(expected.grads.d_q, mine.queries)),
+      RelativeError(actual.grads.d_q, TakeTokens(expected.grads.d_q, queries)),
       backward);
   EXPECT_LE(
-      RelativeError(actual.grads.d_k, part(expected.grads.d_k, mine.keys)),
+      RelativeError(actual.grads.d_k, TakeTokens(expected.grads.d_k, keys)),
       backward);
   EXPECT_LE(
-      RelativeError(actual.grads.d_v, part(expected.grads.d_v, mine.keys)),
+      RelativeError(actual.grads.d_v, TakeTokens(expected.grads.d_v, keys)),
       backward);
+  ExpectOperandGradsEqual(mine, expected.grads.operands, actual.grads.operands,
+                          backward);
   const ParamGrads& a = actual.grads.params;
   const ParamGrads& b = expected.grads.params;
   ASSERT_EQ(a.size(), b.size());
   for (size_t n = 0; n < a.size(); ++n) {
-    EXPECT_LE(RelativeError(a[n].value, b[n].value), backward) << a[n].name;
+    // As in ExpectBackwardEqualsReference.
+    const double factor = a[n].name == "slopes" ? 4.0 : 1.0;
+    EXPECT_LE(RelativeError(a[n].value, b[n].value), factor * backward)
+        << a[n].name;
   }
 }
 
@@ -169,16 +293,21 @@ void ExpectSameBits(const Tensor& a, const Tensor& b) {
             0);
 }
 
-// Of float32 calls; gradients of parameters are float64.
+// Of float32 calls; gradients of parameters are float64, and so are those of
+// operands here.
 inline void ExpectSameBits(const RingResult& a, const RingResult& b) {
   ExpectSameBits<float>(a.forward.out, b.forward.out);
   ExpectSameBits<float>(a.forward.lse, b.forward.lse);
   ExpectSameBits<float>(a.grads.d_q, b.grads.d_q);
   ExpectSameBits<float>(a.grads.d_k, b.grads.d_k);
   ExpectSameBits<float>(a.grads.d_v, b.grads.d_v);
-  ASSERT_EQ(a.grads.params.size(), b.grads.params.size());
-  for (size_t n = 0; n < a.grads.params.size(); ++n) {
-    ExpectSameBits<double>(a.grads.params[n].value, b.grads.params[n].value);
+  std::vector<Param> x = Members(a.grads.operands),
+                     y = Members(b.grads.operands);
+  x.insert(x.end(), a.grads.params.begin(), a.grads.params.end());
+  y.insert(y.end(), b.grads.params.begin(), b.grads.params.end());
+  ASSERT_EQ(x.size(), y.size());
+  for (size_t n = 0; n < x.size(); ++n) {
+    ExpectSameBits<double>(x[n].value, y[n].value);
   }
 }
 
@@ -203,7 +332,8 @@ inline void ExpectRingEqualsWhole(const Call& whole, const Encoding& encoding,
   };
   const RankCall mine(whole, expected.d_out, chunks(whole.q.size(2)),
                       chunks(whole.k.size(2)), sharding);
-  ExpectEqualsWhole(mine, expected, whole, RunRing(mine, encoding));
+  ExpectEqualsWhole(mine, expected, whole,
+                    RunRing(mine, encoding, expected.d_lse));
 }
 
 }  // namespace locus::testing

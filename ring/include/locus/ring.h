@@ -60,10 +60,14 @@ struct Stats {
 };
 
 struct Options {
-  // Positions and segments are of this rank's tokens, in its order; without
-  // positions, tokens count through the whole sequence, and queries end where
-  // its keys end. `key_lengths` count tokens of the whole sequence. return_lse
-  // as for one process.
+  // What belongs to tokens is that of this rank's, in its order: positions,
+  // segments, table_queries and key_bias. Without positions, tokens count
+  // through the whole sequence, and queries end where its keys end.
+  // `key_lengths` and `prefix_lengths` count tokens of the whole sequence.
+  // `mask` and `pair_bias` are rows of this rank's queries over the keys of all
+  // ranks, in the order of the sequence, and so are weights. Sinks and dropout
+  // are the same on every rank, and a ring drops what one process drops.
+  // by_index is refused.
   AttentionOptions attention = {};
   Sharding sharding = Sharding::kContiguous;
   double deadline_seconds = kDeadlineSeconds;
@@ -81,14 +85,16 @@ AttentionResult Attention(MPI_Comm comm, const Tensor& q, const Tensor& k,
                           const Tensor& v, const Encoding& encoding,
                           const Options& options = {});
 
-// Gradients of the sum over all ranks of d_out * out: d_q, d_k and d_v of this
-// rank's tokens, and those of the encoding's parameters over all ranks, the
-// same on each. `forward` is this rank's result with lse.
+// Gradients of the sum over all ranks of d_out * out + d_lse * lse: those of
+// what this rank brings and, summed over all ranks and the same on each, those
+// of what all of them share: sinks and the encoding's parameters. `forward` is
+// this rank's result with lse; `backward` is what this rank asks for.
 EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
                                 const Tensor& q, const Tensor& k,
                                 const Tensor& v, const AttentionResult& forward,
                                 const Encoding& encoding,
-                                const Options& options = {});
+                                const Options& options = {},
+                                const BackwardOptions& backward = {});
 
 // Tags of messages: kFirstTag .. kFirstTag + 2.
 inline constexpr int kFirstTag = 7100;

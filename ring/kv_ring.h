@@ -3,8 +3,8 @@
 // At step t a rank holds the block of rank - t. It sends it on and receives the
 // next while the caller computes. A block goes no further than the last rank
 // that needs it, so a rank waits for nothing that no one needs.
-#ifndef LOCUS_RING_JOURNEY_H_
-#define LOCUS_RING_JOURNEY_H_
+#ifndef LOCUS_RING_KV_RING_H_
+#define LOCUS_RING_KV_RING_H_
 
 #include <memory>
 
@@ -27,12 +27,12 @@ struct Neighbours {
   int Owner(int step) const { return (rank + size - step) % size; }
 };
 
-class Journey {
+class KvRing {
  public:
-  Journey(const Call& call, Courier& courier, Neighbours ring,
-          std::shared_ptr<Block> own)
+  KvRing(const Call& call, AsyncTransport& transport, Neighbours ring,
+         std::shared_ptr<Block> own)
       : call_(call),
-        courier_(courier),
+        transport_(transport),
         ring_(ring),
         dtype_(own->k.dtype()),
         here_(std::move(own)) {}
@@ -45,13 +45,13 @@ class Journey {
 
  private:
   const Call& call_;
-  Courier& courier_;
+  AsyncTransport& transport_;
   Neighbours ring_;
   DType dtype_;
   std::shared_ptr<Block> here_, next_;
-  Courier::Ticket sending_, receiving_;
+  AsyncTransport::Request sending_, receiving_;
 };
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_JOURNEY_H_
+#endif  // LOCUS_RING_KV_RING_H_

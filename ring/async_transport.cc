@@ -1,4 +1,4 @@
-#include "ring/courier.h"
+#include "ring/async_transport.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,13 +22,13 @@ double SecondsSince(Clock::time_point start) {
 
 }  // namespace
 
-int64_t Parcel::Bytes() const {
+int64_t Message::Bytes() const {
   int64_t bytes = 0;
   for (const auto& part : parts) bytes += static_cast<int64_t>(part.size());
   return bytes;
 }
 
-Courier::Courier(const Group& group) : group_(group) {
+AsyncTransport::AsyncTransport(const Group& group) : group_(group) {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
   if (level >= MPI_THREAD_SERIALIZED && group.size() > 1) {
@@ -36,7 +36,7 @@ Courier::Courier(const Group& group) : group_(group) {
   }
 }
 
-void Courier::Stop() {
+void AsyncTransport::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -46,56 +46,59 @@ void Courier::Stop() {
 }
 
 template <typename Post>
-Courier::Ticket Courier::Start(const Parcel& parcel, const Post& post) {
-  auto ticket = std::make_shared<Transfer>(parcel.memory);
+AsyncTransport::Request AsyncTransport::Start(const Message& message,
+                                              const Post& post) {
+  auto request = std::make_shared<Transfer>(message.memory);
   {
     const std::lock_guard lock(mutex_);
-    for (std::span<std::byte> part : parcel.parts) {
+    for (std::span<std::byte> part : message.parts) {
       while (!part.empty()) {
         const size_t size = std::min(part.size(), kPieceBytes);
-        CheckMpi(post(part.data(), static_cast<int>(size), ticket->Next()),
+        CheckMpi(post(part.data(), static_cast<int>(size), request->Next()),
                  "a message between ranks");
         part = part.subspan(size);
       }
     }
-    active_.push_back(ticket);
+    active_.push_back(request);
   }
   wake_.notify_one();
-  return ticket;
+  return request;
 }
 
-Courier::Ticket Courier::Send(const Parcel& parcel, int to, int tag) {
-  bytes_sent_ += parcel.Bytes();
-  return Start(parcel, [&](const void* data, int size, MPI_Request* request) {
+AsyncTransport::Request AsyncTransport::Send(const Message& message, int to,
+                                             int tag) {
+  bytes_sent_ += message.Bytes();
+  return Start(message, [&](const void* data, int size, MPI_Request* request) {
     return MPI_Isend(data, size, MPI_BYTE, to, tag, group_.comm(), request);
   });
 }
 
-Courier::Ticket Courier::Receive(const Parcel& parcel, int from, int tag) {
-  return Start(parcel, [&](void* data, int size, MPI_Request* request) {
+AsyncTransport::Request AsyncTransport::Receive(const Message& message,
+                                                int from, int tag) {
+  return Start(message, [&](void* data, int size, MPI_Request* request) {
     return MPI_Irecv(data, size, MPI_BYTE, from, tag, group_.comm(), request);
   });
 }
 
-void Courier::Wait(const Ticket& ticket, std::string_view what) {
-  if (ticket == nullptr) return;
+void AsyncTransport::Wait(const Request& request, std::string_view what) {
+  if (request == nullptr) return;
   const auto start = Clock::now();
   while (true) {
     {
       const std::lock_guard lock(mutex_);
       if (failure_) std::rethrow_exception(failure_);
       // Every message, not this one alone: the others keep moving.
-      std::erase_if(active_, [](const Ticket& t) { return t->Test(); });
-      if (ticket->Test()) break;
+      std::erase_if(active_, [](const Request& t) { return t->Test(); });
+      if (request->Test()) break;
     }
     const double waited = SecondsSince(start);
-    if (waited > group_.deadline_seconds()) FailLate(group_, what);
+    if (waited > group_.deadline_seconds()) ThrowTimeout(group_, what);
     Pause(waited);
   }
   wait_seconds_ += SecondsSince(start);
 }
 
-void Courier::Run() {
+void AsyncTransport::Run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (active_.empty() || failure_) {
@@ -103,7 +106,7 @@ void Courier::Run() {
       continue;
     }
     try {
-      std::erase_if(active_, [](const Ticket& t) { return t->Test(); });
+      std::erase_if(active_, [](const Request& t) { return t->Test(); });
     } catch (...) {
       failure_ = std::current_exception();  // for the caller, in Wait
     }

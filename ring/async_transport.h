@@ -1,12 +1,12 @@
 // Moves messages while the caller computes.
 //
 // MPI works on a message only while some thread is inside MPI. A thread of the
-// courier looks in at short intervals, so that blocks travel during the long
+// transport looks in at short intervals, so that blocks travel during the long
 // calls of the engine. Thread and caller take turns by a mutex: MPI needs
 // MPI_THREAD_SERIALIZED. With less, there is no thread, and messages move in
 // Wait alone.
-#ifndef LOCUS_RING_COURIER_H_
-#define LOCUS_RING_COURIER_H_
+#ifndef LOCUS_RING_ASYNC_TRANSPORT_H_
+#define LOCUS_RING_ASYNC_TRANSPORT_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -24,26 +24,26 @@
 namespace locus::ring {
 
 // Several stretches of memory that travel together, and who keeps them alive.
-struct Parcel {
+struct Message {
   std::vector<std::span<std::byte>> parts = {};
   std::shared_ptr<const void> memory = {};
 
   int64_t Bytes() const;
 };
 
-class Courier {
+class AsyncTransport {
  public:
-  using Ticket = std::shared_ptr<Transfer>;
+  using Request = std::shared_ptr<Transfer>;
 
-  explicit Courier(const Group& group);
-  ~Courier() { Stop(); }
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  explicit AsyncTransport(const Group& group);
+  ~AsyncTransport() { Stop(); }
+  AsyncTransport(const AsyncTransport&) = delete;
+  AsyncTransport& operator=(const AsyncTransport&) = delete;
 
-  Ticket Send(const Parcel& parcel, int to, int tag);
-  Ticket Receive(const Parcel& parcel, int from, int tag);
-  // Until it is over; a null ticket is. Throws LostRank past the deadline.
-  void Wait(const Ticket& ticket, std::string_view what);
+  Request Send(const Message& message, int to, int tag);
+  Request Receive(const Message& message, int from, int tag);
+  // Until it is over; a null request is. Throws LostRank past the deadline.
+  void Wait(const Request& request, std::string_view what);
 
   // Ends the thread: MPI is the caller's alone again.
   void Stop();
@@ -53,13 +53,13 @@ class Courier {
 
  private:
   template <typename Post>
-  Ticket Start(const Parcel& parcel, const Post& post);
+  Request Start(const Message& message, const Post& post);
   void Run();
 
   const Group& group_;
   std::mutex mutex_;  // guards MPI and what follows
   std::condition_variable wake_;
-  std::vector<Ticket> active_;
+  std::vector<Request> active_;
   std::exception_ptr failure_;
   bool stop_ = false;
   double wait_seconds_ = 0.0;
@@ -69,4 +69,4 @@ class Courier {
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_COURIER_H_
+#endif  // LOCUS_RING_ASYNC_TRANSPORT_H_

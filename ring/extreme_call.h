@@ -1,0 +1,35 @@
+// A call with the two extreme tokens of each sequence alone: it has the shape
+// of the whole call, of which no rank has all tokens.
+#ifndef LOCUS_RING_EXTREME_CALL_H_
+#define LOCUS_RING_EXTREME_CALL_H_
+
+#include <vector>
+
+#include "locus/plan.h"
+#include "ring/call.h"
+
+namespace locus::ring {
+
+class ExtremeCall {
+ public:
+  // q and k: the extreme positions of each sequence, over all ranks.
+  ExtremeCall(const Call& call, const AttentionOptions& given,
+              const std::vector<Range>& q, const std::vector<Range>& k);
+  ExtremeCall(const ExtremeCall&) = delete;  // options point into it
+  ExtremeCall& operator=(const ExtremeCall&) = delete;
+
+  Shape ShapeOfWhole() const;
+  // Throws Error if the engine has no driver for such a call. Not for packed
+  // positions, of which two do not tell whether all of them rise.
+  void CheckDriver(const Terms& terms, Pass pass) const;
+
+ private:
+  std::vector<int64_t> q_positions_, k_positions_, key_lengths_,
+      prefix_lengths_;
+  Tensor q_, k_, v_;  // nobody reads them
+  AttentionOptions options_;
+};
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_EXTREME_CALL_H_

@@ -1,0 +1,59 @@
+// Gradients of keys, on their way around the ring behind the blocks.
+#ifndef LOCUS_RING_GRAD_RING_H_
+#define LOCUS_RING_GRAD_RING_H_
+
+#include "ring/kv_ring.h"
+
+namespace locus::ring {
+
+// Gradients of one rank's keys, f32; that of their bias if there is one.
+struct KeyGrads {
+  Tensor d_k = {};
+  Tensor d_v = {};
+  Tensor key_bias = {};
+
+  static KeyGrads Zeros(const Call& call, int owner) {
+    return Make(call, owner, &Tensor::Zeros);
+  }
+  static KeyGrads Empty(const Call& call, int owner) {
+    return Make(call, owner, &Tensor::Empty);
+  }
+  void Add(const KeyGrads& share);
+  // Adds what the engine gave for some of the keys.
+  void Add(const AttentionGrads& part, const Chunk& keys);
+  Message ToMessage() const { return ring::ToMessage({d_k, d_v, key_bias}); }
+
+ private:
+  static KeyGrads Make(const Call& call, int owner,
+                       Tensor (*make)(DType, std::vector<int64_t>));
+};
+
+// Follows the blocks. The owner keeps its own share. The next rank starts the
+// sum, each one after it adds its share, and the last one sends it home, where
+// the owner's share is added. A sum comes in while the rank computes what it
+// will add to it, and leaves while the rank computes the next block.
+class GradRing {
+ public:
+  GradRing(const Call& call, AsyncTransport& transport, Neighbours ring);
+
+  // Starts to receive the sum for the block of this step.
+  void Begin(int step);
+  // Adds this rank's share to the block of another, and sends the sum away.
+  void End(int step, const KeyGrads& share);
+  // The sums of this rank's own keys, of which it has `own`, once all is sent.
+  KeyGrads Finish(const KeyGrads& own);
+
+ private:
+  int HopsOf(int owner) const { return call_.hops[static_cast<size_t>(owner)]; }
+
+  const Call& call_;
+  AsyncTransport& transport_;
+  Neighbours ring_;
+  int last_ = 0;  // who adds the last share to this rank's block
+  KeyGrads home_, sum_;
+  AsyncTransport::Request coming_home_, receiving_, sending_;
+};
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_GRAD_RING_H_

@@ -1,0 +1,14 @@
+// Gradients of terms, added up over the pairs of pieces.
+#ifndef LOCUS_RING_TERM_SUMS_H_
+#define LOCUS_RING_TERM_SUMS_H_
+
+#include "locus/terms.h"
+
+namespace locus::ring {
+
+// to += from, both of the same terms.
+void Add(const TermGrads& from, TermGrads& to);
+
+}  // namespace locus::ring
+
+#endif  // LOCUS_RING_TERM_SUMS_H_
