@@ -251,6 +251,47 @@ Borrowed BorrowData(const char* name, nb::handle array) {
   return borrowed;
 }
 
+BorrowedMask::BorrowedMask(const char* name, nb::handle array) {
+  const RawMask* raw = nullptr;
+  if (nb::try_cast<const RawMask*>(array, raw, false)) {
+    mask_ = raw->mask;
+    return;
+  }
+  keep_ = PlainNumpy(name, array);
+  if (!keep_.is_valid()) {
+    if (IsTorch(array)) CheckTorch(name, array);
+    keep_ = DlpackCapsule(name, array, /*writable=*/false);
+    if (!keep_.is_valid()) {
+      TypeError(std::string(name) +
+                " must be a NumPy array or another array on the CPU that "
+                "speaks DLPack, got " +
+                Shown(array));
+    }
+  }
+  constexpr auto kBool = static_cast<uint8_t>(nb::dlpack::dtype_code::Bool);
+  if (!Import(keep_, array_) || array_.dtype().code != kBool ||
+      array_.dtype().bits != 8) {
+    TypeError(std::string(name) +
+              " must be an array of booleans, true where a query sees a key, "
+              "its elements are " +
+              ElementsOf(array));
+  }
+  if (array_.ndim() < 2 || array_.ndim() > 4) {
+    throw nb::value_error((std::string(name) +
+                           " must be [Lq, Lk] with up to two axes before, of "
+                           "heads and of sequences, got " +
+                           std::to_string(array_.ndim()) + " axes")
+                              .c_str());
+  }
+  mask_.data = static_cast<const uint8_t*>(array_.data());
+  mask_.shape.fill(1);
+  const size_t missing = 4 - array_.ndim();
+  for (size_t axis = 0; axis < array_.ndim(); ++axis) {
+    mask_.shape[missing + axis] = static_cast<int64_t>(array_.shape(axis));
+    mask_.strides[missing + axis] = array_.stride(axis);
+  }
+}
+
 Writable::Writable(const char* name, nb::handle array) {
   tensor_ = ImportAny(name, array, /*writable=*/true, keep_, array_);
   if (Overlaps(tensor_)) {
@@ -323,6 +364,16 @@ RawTensor MakeRaw(uintptr_t address, std::vector<int64_t> shape,
   TypeError("no element type is called " + type);
 }
 
+// The memory of a PyTorch tensor of four axes of booleans.
+RawMask MakeRawMask(uintptr_t address, const std::vector<int64_t>& shape,
+                    const std::vector<int64_t>& strides) {
+  RawMask raw;
+  raw.mask.data = reinterpret_cast<const uint8_t*>(address);
+  std::copy_n(shape.begin(), 4, raw.mask.shape.begin());
+  std::copy_n(strides.begin(), 4, raw.mask.strides.begin());
+  return raw;
+}
+
 }  // namespace
 
 nb::object ToNumpy(const Tensor& tensor) { return NumpyOf(tensor); }
@@ -341,6 +392,8 @@ nb::object ToArray(const Tensor& tensor, nb::handle like) {
 void BindRawTensor(nb::module_& m) {
   nb::class_<RawTensor>(m, "_RawTensor");
   m.def("_raw_tensor", &MakeRaw);
+  nb::class_<RawMask>(m, "_RawMask");
+  m.def("_raw_mask", &MakeRawMask);
 }
 
 }  // namespace locus::python

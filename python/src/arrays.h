@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "locus/attention.h"
 #include "locus/tensor.h"
 
 namespace locus::python {
@@ -20,6 +21,10 @@ namespace nb = nanobind;
 // alive. Python code has no way to make one but the private _raw_tensor.
 struct RawTensor {
   Tensor tensor;
+};
+// The same for a mask of pairs.
+struct RawMask {
+  PairMask mask;
 };
 
 // An argument of one call: borrows its memory while this lives.
@@ -39,6 +44,19 @@ class Borrowed {
 // The same for data: q, k, v and the like are f32, bf16 or f16. float64 is
 // refused, since the work happens in float32.
 Borrowed BorrowData(const char* name, nb::handle array);
+
+// A mask of pairs: booleans [B or 1, Hq or 1, Lq or 1, Lk], or of fewer axes,
+// the missing ones 1.
+class BorrowedMask {
+ public:
+  BorrowedMask(const char* name, nb::handle array);
+  const PairMask& mask() const { return mask_; }
+
+ private:
+  nb::object keep_;
+  nb::ndarray<nb::ro> array_;
+  PairMask mask_;
+};
 
 // A tensor to write to: must be writable.
 class Writable {

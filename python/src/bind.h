@@ -7,7 +7,7 @@
 namespace locus::python {
 
 void BindEncodings(nanobind::module_& m);  // the classes
-void BindRotations(nanobind::module_& m);  // the classes that rotate
+void BindTerms(nanobind::module_& m);      // Terms, OffsetBias
 void BindList(nanobind::module_& m);       // encodings, check, explain
 void BindAttention(nanobind::module_& m);
 void BindRotary(nanobind::module_& m);

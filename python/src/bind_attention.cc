@@ -1,8 +1,9 @@
-// attention, attention_backward, merge, linear_attention.
+// attention, attention_backward, merge, linear_attention, forget gates.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,8 +28,7 @@ constexpr const char* kAttentionDoc =
     "q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv]: NumPy arrays or "
     "anything on the CPU that speaks DLPack, of float32, bfloat16 or float16 "
     "and any strides; Hq is a multiple of Hkv. Returns [B, Hq, Lq, Dv] in the "
-    "type and framework of q; with return_lse also lse [B, Hq, Lq] "
-    "(float32).\n\n"
+    "type and framework of q.\n\n"
     "encoding: one of the classes of this module, or a layer of from_config, "
     "whose scale, window and softcap hold where these are None; None is no "
     "position.\n"
@@ -37,7 +37,8 @@ constexpr const char* kAttentionDoc =
     "sqrt(D).\n"
     "window: an int w hides offsets m - n >= w (and <= -w unless causal); a "
     "pair (left, right) keeps -right <= m - n <= left.\n"
-    "softcap: cap * tanh(s / cap), bias included.\n"
+    "chunk: tokens see only those of their own chunk of so many positions.\n"
+    "softcap: cap * tanh(s / cap), biases included.\n"
     "q_positions, k_positions: integers [L] or [B, L]; by default keys count "
     "from 0 and the last query stands at the last key of its sequence.\n"
     "key_lengths [B]: only so many keys of a sequence exist; the result is "
@@ -48,6 +49,24 @@ constexpr const char* kAttentionDoc =
     "by_index: causal and window compare the indices of tokens, which are the "
     "default positions, instead of the positions given; for MRope with "
     "videos.\n"
+    "mask: booleans [B or 1, Hq or 1, Lq or 1, Lk], or the last two or three "
+    "of these axes; a query sees a key only where it is true.\n"
+    "prefix_lengths [B]: so many first keys of a sequence are visible to all "
+    "of its queries, whatever causal, window and chunk say.\n"
+    "key_bias [B or 1, Hq or 1, Lk], pair_bias [B or 1, Hq or 1, Lq or 1, Lk]: "
+    "added to the scores.\n"
+    "sinks [Hq]: a logit per head that takes part in the softmax without a "
+    "value.\n"
+    "table_queries [B, Hq, Lq, R]: what meets the query table of the encoding, "
+    "instead of q.\n"
+    "dropout, seed: each weight becomes 0 with this probability, the others "
+    "are divided by 1 - dropout; the seed decides which.\n"
+    "dropout_tokens: ((first, stride) of the queries, (first, stride) of the "
+    "keys), what tokens count as in the whole sequence, so that a part of it "
+    "drops what the whole does; None is ((0, 1), (0, 1)).\n"
+    "return_lse, return_weights: the result is (out, lse, weights), of these "
+    "what is asked for. Weights are Lq x Lk numbers per head, which attention "
+    "itself never holds at once.\n"
     "threads: None is all of the machine's. Results do not depend on it.\n\n"
     "A query that sees no key yields zeros and lse = -inf.";
 
@@ -56,14 +75,10 @@ nb::object Attend(const Arguments& a) {
   const Borrowed q_in = BorrowData("q", q), k_in = BorrowData("k", a["k"]),
                  v_in = BorrowData("v", a["v"]);
   const Encoding& position = EncodingOf(a["encoding"]);
-  Options options(a, q_in, k_in);
-  const bool return_lse = a.Flag("return_lse");
-  options.options.return_lse = return_lse;
+  const Options options(a, q_in, k_in);
   const AttentionResult result = Compute(
       [&] { return Attention(q_in, k_in, v_in, position, options.options); });
-  nb::object out = ToArray(result.out, q);
-  if (!return_lse) return out;
-  return nb::make_tuple(out, ToArray(result.lse, q));
+  return ResultOf(result, q);
 }
 
 constexpr const char* kExplainDoc =
@@ -108,11 +123,13 @@ nb::object Explain(const Arguments& a) {
 }
 
 constexpr const char* kBackwardDoc =
-    "Gradients of sum(d_out * out): (d_q, d_k, d_v, d_params).\n\n"
+    "Gradients of sum(d_out * out) + sum(d_lse * lse): (d_q, d_k, d_v, "
+    "d_params).\n\n"
     "out and lse are what attention returned with return_lse=True for the same "
     "arguments. d_params: name -> gradient, for every trainable parameter of "
-    "the encoding, in the parameter's shape and type. The same bits for any "
-    "number of threads.";
+    "the encoding and for key_bias, sinks, table_queries and, with "
+    "pair_bias_grad=True, pair_bias, in their shapes and types. The same bits "
+    "for any number of threads.";
 
 nb::object Backward(const Arguments& a) {
   const nb::handle q = a["q"], k = a["k"], v = a["v"];
@@ -120,15 +137,26 @@ nb::object Backward(const Arguments& a) {
                  q_in = BorrowData("q", q), k_in = BorrowData("k", k),
                  v_in = BorrowData("v", v),
                  out_in = BorrowData("out", a["out"]), lse_in("lse", a["lse"]);
+  std::optional<Borrowed> d_lse;
+  if (!a["d_lse"].is_none()) d_lse.emplace("d_lse", a["d_lse"]);
   const Encoding& position = EncodingOf(a["encoding"]);
   const Options options(a, q_in, k_in);
+  const bool pair_bias = a.Flag("pair_bias_grad");
   const EncodingGrads grads = Compute([&] {
     const AttentionResult forward{.out = out_in.tensor(),
                                   .lse = lse_in.tensor()};
-    return AttentionBackward(d_in, q_in, k_in, v_in, forward, position,
-                             options.options);
+    return AttentionBackward(
+        d_in, q_in, k_in, v_in, forward, position, options.options,
+        {.d_lse = d_lse ? d_lse->tensor() : Tensor(), .pair_bias = pair_bias});
   });
   nb::dict params;
+  const auto operand = [&](const char* name, const Tensor& grad) {
+    if (grad.defined()) params[name] = ToArray(grad, q);
+  };
+  operand("key_bias", grads.operands.key_bias);
+  operand("pair_bias", grads.operands.pair_bias);
+  operand("sinks", grads.operands.sinks);
+  operand("table_queries", grads.operands.table_queries);
   const std::vector<Param> own = position.Params();
   for (size_t i = 0; i < grads.params.size(); ++i) {
     const Param& grad = grads.params[i];
@@ -242,6 +270,27 @@ nb::object PackLengths(const Arguments& a) {
                         ToNumpy(std::move(packed.segments)));
 }
 
+nb::object GateSums(const Arguments& a) {
+  const nb::handle log_gates = a["log_gates"], before = a["before"];
+  const Borrowed gates_in("log_gates", log_gates);
+  std::optional<Borrowed> before_in;
+  if (!before.is_none()) before_in.emplace("before", before);
+  return ToArray(
+      ForgetGateSums(gates_in, before_in ? before_in->tensor() : Tensor()),
+      log_gates);
+}
+
+nb::object GateBias(const Arguments& a) {
+  const nb::handle sums = a["sums"];
+  return ToArray(ForgetGateBias(Borrowed("sums", sums)), sums);
+}
+
+nb::object GateBackward(const Arguments& a) {
+  const nb::handle d_key_bias = a["d_key_bias"];
+  return ToArray(ForgetGatePullBack(Borrowed("d_key_bias", d_key_bias)),
+                 d_key_bias);
+}
+
 // The plain options of a call in Python's own types, for operators of PyTorch,
 // which refuse others in words of their own.
 nb::object PlainOptions(const Arguments& a) {
@@ -249,24 +298,31 @@ nb::object PlainOptions(const Arguments& a) {
     const auto value = a.RealOrNone(name);
     return value ? nb::object(nb::float_(*value)) : nb::none();
   };
+  const auto seed = a.IntOrNone("seed");
   const int threads = a.Threads();
   return nb::make_tuple(
-      a.Flag("causal"), number("scale"), number("softcap"),
-      a.Flag("return_lse"),
+      a.Flag("causal"), a.Flag("by_index"), number("scale"), number("softcap"),
+      a.Real("dropout"), seed ? nb::object(nb::int_(*seed)) : nb::none(),
+      a.Flag("return_lse"), a.Flag("return_weights"),
       threads == 0 ? nb::none() : nb::object(nb::int_(threads)));
 }
 
 }  // namespace
 
 void BindAttention(nb::module_& m) {
-  Function(m,
-           "_plain_options(causal: Any, scale: Any, softcap: Any, return_lse: "
-           "Any, threads: Any) -> tuple",
-           "", &PlainOptions);
+  Function(
+      m,
+      "_plain_options(causal: Any, by_index: Any, scale: Any, softcap: "
+      "Any, dropout: Any, seed: Any, return_lse: Any, return_weights: Any, "
+      "threads: Any) -> tuple",
+      "", &PlainOptions);
   Function(m, "_flag(name: str, value: Any) -> bool", "",
            [](const Arguments& a) {
              return FlagOf(a.Text("name").c_str(), a["value"]);
            });
+  Function(m, "_int(name: str, value: Any) -> int", "", [](const Arguments& a) {
+    return IntOf(a.Text("name"), a["value"]);
+  });
   Function(m, "_int_pair(name: str, values: Any) -> tuple", "",
            [](const Arguments& a) {
              return IntPairOf(a.Text("name").c_str(), a["values"]);
@@ -277,32 +333,35 @@ void BindAttention(nb::module_& m) {
            [](const Arguments& a) {
              return IntegerArray(a.Text("name").c_str(), a["values"]);
            });
+  const std::string mask = kMaskKeywords, operands = kOperandKeywords;
+  const std::string positions =
+      "q_positions: Any | None = None, k_positions: Any | None = None, "
+      "key_lengths: Any | None = None, q_segments: Any | None = None, "
+      "k_segments: Any | None = None, by_index: bool = False, ";
+  const std::string dropout =
+      "dropout: float = 0.0, seed: int | None = None, dropout_tokens: "
+      "tuple[tuple[int, int], tuple[int, int]] | None = None, ";
   Function(m,
            "attention(q: Any, k: Any, v: Any, encoding: Encoding | None = "
-           "None, *, causal: bool = False, scale: float | None = None, window: "
-           "int | tuple[int, int] | None = None, softcap: float | None = None, "
-           "q_positions: Any | None = None, k_positions: Any | None = None, "
-           "key_lengths: Any | None = None, q_segments: Any | None = None, "
-           "k_segments: Any | None = None, by_index: bool = False, return_lse: "
-           "bool = False, threads: int | None = None) -> Any",
+           "None, *, causal: bool = False, " +
+               mask + positions + operands + dropout +
+               "return_lse: bool = False, return_weights: bool = False, "
+               "threads: int | None = None) -> Any",
            kAttentionDoc, &Attend);
   Function(m,
            "attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, "
            "lse: Any, encoding: Encoding | None = None, *, causal: bool = "
-           "False, scale: float | None = None, window: int | tuple[int, int] | "
-           "None = None, softcap: float | None = None, q_positions: Any | None "
-           "= None, k_positions: Any | None = None, key_lengths: Any | None = "
-           "None, q_segments: Any | None = None, k_segments: Any | None = "
-           "None, by_index: bool = False, threads: int | None = None) -> Any",
+           "False, " +
+               mask + positions + operands + dropout +
+               "d_lse: Any | None = None, pair_bias_grad: bool = False, "
+               "threads: int | None = None) -> Any",
            kBackwardDoc, &Backward);
   Function(m,
            "explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = "
-           "None, *, backward: bool = False, causal: bool = False, scale: "
-           "float | None = None, window: int | tuple[int, int] | None = None, "
-           "softcap: float | None = None, q_positions: Any | None = None, "
-           "k_positions: Any | None = None, key_lengths: Any | None = None, "
-           "q_segments: Any | None = None, k_segments: Any | None = None, "
-           "by_index: bool = False, threads: int | None = None) -> dict",
+           "None, *, backward: bool = False, causal: bool = False, " +
+               mask + positions + operands + dropout +
+               "return_weights: bool = False, threads: int | None = None) -> "
+               "dict",
            kExplainDoc, &Explain);
   Function(m, "merge(a: Any, b: Any) -> Any",
            "Joins (out, lse) of the same queries over two disjoint sets of "
@@ -320,6 +379,25 @@ void BindAttention(nb::module_& m) {
            "is elu(x) + 1. Biases and tables cannot be factored and are "
            "refused.",
            &Linear);
+  Function(
+      m, "forget_gate_sums(log_gates: Any, before: Any | None = None) -> Any",
+      "F[b, h, t] = before[b, h] + sum over l <= t of log_gates[b, h, l], "
+      "in float64 (Forgetting Transformer).\n\n"
+      "log_gates [B, H, L]: ln of the forget gates, finite. before [B, H]: "
+      "F of the last token so far, for keys that join a cache; None is 0.",
+      &GateSums);
+  Function(
+      m, "forget_gate_bias(sums: Any) -> Any",
+      "The key_bias of forget gates, float32 [B, H, Lk]: K_j = F_last - "
+      "F_j of the sums F of all keys.\n\n"
+      "Causal attention with it is that with F_i - F_j added to every "
+      "score, since F_i is the same for all keys of a query. lse is higher "
+      "by F_last - F_i; a soft cap and sinks do not go with it.",
+      &GateBias);
+  Function(m, "forget_gate_backward(d_key_bias: Any) -> Any",
+           "The gradient of log_gates, given that of forget_gate_bias, both "
+           "[B, H, Lk]: sums over the keys before each.",
+           &GateBackward);
   Function(m, "pack(lengths: Any) -> tuple",
            "(positions, segments) of sequences packed end to end: [3, 2] gives "
            "[0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].",

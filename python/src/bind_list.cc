@@ -10,6 +10,7 @@
 
 #include "bind.h"
 #include "compute.h"
+#include "encoding_fields.h"
 #include "locus/locus.h"
 #include "options.h"
 #include "signature.h"
@@ -129,7 +130,29 @@ void BindInfo(nb::module_& m) {
                      return std::string(ExtrapolatesName(i.extrapolates));
                    })
       .def_prop_ro("options",
-                   [](const EncodingInfo& i) { return std::string(i.options); })
+                   [](const EncodingInfo& i) { return i.options_text(); })
+      .def_prop_ro("summary",
+                   [](const EncodingInfo& i) { return std::string(i.summary); })
+      .def_prop_ro(
+          "fields", [](const EncodingInfo& i) { return FieldsList(i.fields); },
+          "The arguments of the class: dicts of name, type, default, choices, "
+          "shape, optional, by_name, sentence and slider.")
+      .def_prop_ro(
+          "example_options",
+          [](const EncodingInfo& i) { return FieldsList(i.options); },
+          "The options of example(), likewise.")
+      .def_prop_ro(
+          "variants",
+          [](const EncodingInfo& i) {
+            return std::vector<std::string>(i.variants.begin(),
+                                            i.variants.end());
+          },
+          "Options of example() worth comparing, such as "
+          "\"kind=power\".")
+      .def_prop_ro(
+          "training",
+          [](const EncodingInfo& i) { return TrainingList(i.training); },
+          "How each parameter starts and trains in a model.")
       .def("__repr__", [](const EncodingInfo& i) {
         return "<" + std::string(i.name) + ": " + std::string(i.title) + ">";
       });
@@ -143,7 +166,7 @@ void BindInfo(nb::module_& m) {
       "__reduce__",
       [](const EncodingInfo& i) {
         return nb::make_tuple(
-            nb::module_::import_("locus._copies").attr("find"),
+            nb::module_::import_("locus_attn._copies").attr("find"),
             nb::make_tuple(std::string(i.name)));
       },
       nb::sig("def __reduce__(self) -> tuple"));

@@ -156,7 +156,7 @@ nb::tuple Reduced(const ModelPosition& p) {
   }
   const models::ReadOptions& o = p.options;
   return nb::make_tuple(
-      nb::module_::import_("locus._copies").attr("rebuild_layer"),
+      nb::module_::import_("locus_attn._copies").attr("rebuild_layer"),
       nb::make_tuple(p.json, o.layer, o.part, o.lenient, o.length,
                      o.grid_height, o.grid_width, WordFor(o.angles, kAngles),
                      AsObject(p.attention), AsObject(p.input)));
@@ -321,9 +321,14 @@ void BindPosition(nb::module_& m) {
       .def_prop_ro(
           "words", [](const ModelPosition& p) { return p.facts.Main().words; },
           "The scheme in one line.")
+      .def_prop_ro(
+          "scheme", [](const ModelPosition& p) { return p.facts.Main().name; },
+          "The scheme's name in the list of encodings.")
       .def_prop_ro("model_type", Fact(&LayerPosition::model_type))
       .def_prop_ro("family", Fact(&LayerPosition::family))
       .def_prop_ro("part", Fact(&LayerPosition::part))
+      .def_prop_ro("other_part", Fact(&LayerPosition::other_part),
+                   "Whether the model has an encoder and a decoder.")
       .def_prop_ro("layer_type", Fact(&LayerPosition::layer_type))
       .def_prop_ro("layer", Fact(&LayerPosition::layer))
       .def_prop_ro("layers", Fact(&LayerPosition::layers))
@@ -334,6 +339,10 @@ void BindPosition(nb::module_& m) {
       .def_prop_ro("model_dim", Fact(&LayerPosition::model_dim))
       .def_prop_ro("chunk", Fact(&LayerPosition::chunk),
                    "Tokens see only their own chunk of so many; 0 is all.")
+      .def_prop_ro("attends", Fact(&LayerPosition::attends),
+                   "False for state spaces, linear attention, convolutions.")
+      .def_prop_ro("sinks", Fact(&LayerPosition::sinks),
+                   "The tensor that goes into attention(sinks=); empty: none.")
       .def_prop_ro("scale", Fact(&LayerPosition::scale))
       .def_prop_ro("softmax_factor", Fact(&LayerPosition::softmax_factor))
       .def_prop_ro("trained_length", Fact(&LayerPosition::trained_length))
@@ -409,11 +418,13 @@ void BindModels(nb::module_& m) {
       "tuple[int, int] = (0, 0), angles: str = 'exact') -> LayerPosition",
       "The positions of a layer of a real model, exactly, or a ValueError.\n\n"
       "config: a Hugging Face config.json (path, folder or dict) or a .gguf "
-      "file. A position-related key that nothing uses is an error naming it; "
+      "file. A key that nothing uses and that is not known to be harmless is "
+      "an error naming it; "
       "lenient makes it a warning. tensors: for schemes made of weights "
       "(learned tables, T5's bias), a .safetensors or .gguf file, or a dict "
       "such as a state_dict. part: \"encoder\" or \"decoder\" where a model "
-      "has both. length: positions that tables made from sinusoids must serve. "
+      "has both, or the key of one of its configs (\"vision_config\"). length: "
+      "positions that tables made from sinusoids must serve. "
       "grid: (height, width) of an image in patches, if not as trained. "
       "angles: \"float32\" for parity with the arithmetic of Hugging Face.",
       &FromConfig);

@@ -137,8 +137,8 @@ void BindRotary(nb::module_& m) {
            "rotate(x: Any, encoding: Encoding, positions: Any | None = None, "
            "inverse: bool = False, *, axes: str | None = None, inplace: bool = "
            "False, threads: int | None = None) -> Any",
-           "x rotated by Rope, Rope2D or MRope, in the type and framework of "
-           "x.\n\n"
+           "x rotated by Rope, Rope2D, MRope or Terms with theta, in the type "
+           "and framework of x.\n\n"
            "x [B, H, L, D], [H, L, D] or [L, D]; axes=\"BLHD\" (or \"LHD\", "
            "\"BLD\") says otherwise. positions: integers [L] or [B, L], by "
            "default 0 .. L - 1. inverse undoes the rotation. inplace writes to "

@@ -1,4 +1,4 @@
-// The native module locus._locus.
+// The native module locus_attn._locus.
 #include <nanobind/nanobind.h>
 
 #include <new>
@@ -50,7 +50,7 @@ NB_MODULE(_locus, m) {
   m.attr("__version__") = locus::Version();
   locus::python::BindRawTensor(m);
   locus::python::BindEncodings(m);
-  locus::python::BindRotations(m);
+  locus::python::BindTerms(m);
   locus::python::BindList(m);
   locus::python::BindAttention(m);
   locus::python::BindRotary(m);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "arrays.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/models.h"
@@ -31,10 +32,27 @@ class Options {
  private:
   // What the caller leaves out, a layer of a model says: scale, window, cap.
   void FillIn(const models::LayerPosition& layer);
+  void ReadSeed(const Arguments& a);
 
   std::vector<int64_t> q_positions_, k_positions_, key_lengths_;
-  std::vector<int64_t> q_segments_, k_segments_;
+  std::vector<int64_t> q_segments_, k_segments_, prefix_lengths_;
+  // What the options' tensors and mask borrow.
+  std::vector<Borrowed> operands_;
+  std::optional<BorrowedMask> mask_;
 };
+
+// The keywords of a call that say what a query sees and what joins its scores,
+// as they stand in a signature.
+inline constexpr const char* kMaskKeywords =
+    "scale: float | None = None, window: int | tuple[int, int] | None = None, "
+    "chunk: int | None = None, softcap: float | None = None, ";
+inline constexpr const char* kOperandKeywords =
+    "mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any "
+    "| None = None, pair_bias: Any | None = None, sinks: Any | None = None, "
+    "table_queries: Any | None = None, ";
+
+// (out, lse, weights), of these what there is; out alone not as a tuple.
+nb::object ResultOf(const AttentionResult& result, nb::handle like);
 
 // int w: offsets m - n below w, and above -w unless causal. (left, right):
 // -right <= m - n <= left.

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "compute.h"
 #include "locus/kv_cache.h"
@@ -15,7 +16,7 @@ namespace locus::python {
 // can finish.
 class SharedCache {
  public:
-  explicit SharedCache(const KvCacheConfig& config) : cache_(config) {}
+  explicit SharedCache(KvCache cache) : cache_(std::move(cache)) {}
 
   template <typename Work>
   auto Read(const Work& work) const {

@@ -54,7 +54,7 @@ class Signature {
 // The arguments of one call. Values live as long as the call.
 class Arguments {
  public:
-  static constexpr size_t kMost = 20;
+  static constexpr size_t kMost = 32;
 
   // `skip`: leading positions that are not of the signature (self).
   Arguments(const Signature& signature, const nb::args& args, size_t skip,
@@ -109,7 +109,8 @@ T& SelfOf(const Signature& signature, const nb::args& args) {
 
 // body(arguments) as a function of the module.
 template <typename Body>
-void Function(nb::module_& m, const char* text, const char* doc, Body body) {
+void Function(nb::module_& m, const std::string& text, const char* doc,
+              Body body) {
   // Kept for good, like the function.
   const auto* signature = new Signature(text);
   m.def(
@@ -122,8 +123,8 @@ void Function(nb::module_& m, const char* text, const char* doc, Body body) {
 
 // body(self, arguments) as a method.
 template <typename T, typename... Extra, typename Body>
-void Method(nb::class_<T, Extra...>& type, const char* text, const char* doc,
-            Body body) {
+void Method(nb::class_<T, Extra...>& type, const std::string& text,
+            const char* doc, Body body) {
   const auto* signature = new Signature(text);
   type.def(
       signature->name().c_str(),

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import fuzz_own
 import ml_dtypes
 import numpy as np
 from fuzz_values import (
@@ -26,7 +27,7 @@ from fuzz_values import (
     odd_value,
 )
 
-import locus
+import locus_attn as locus
 import naive
 
 __all__ = ["COVERED", "Raised", "make", "shown"]
@@ -72,7 +73,7 @@ def shown(value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) < 8:
         inside = ", ".join(shown(x) for x in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside},)"
-    if type(value).__module__ not in ("builtins", "locus._locus"):
+    if type(value).__module__ not in ("builtins", "locus_attn._locus"):
         return f"<{type(value).__module__}.{type(value).__qualname__}>"
     text = repr(value)
     return text if len(text) < 80 else text[:77] + "..."
@@ -109,6 +110,11 @@ def sizes(r: random.Random) -> Sizes:
 
 def _encoding(r: random.Random, s: Sizes) -> Any:
     """An encoding that mostly fits the sizes."""
+    if chance(r, 0.15):
+        try:
+            return locus.Terms(**fuzz_own.terms(r, s.heads, s.dim, s.value_dim))
+        except (TypeError, ValueError, OverflowError, MemoryError, Raised):
+            return None
     info = r.choice(locus.encodings())
     try:
         return info.example(heads=s.heads, head_dim=s.dim, length=64)
@@ -136,6 +142,18 @@ def _tokens(length):
     return make
 
 
+# What naive.attention does not have; tests/python/torch/test_operands.py judges it.
+OPERANDS = (
+    *("chunk", "mask", "prefix_lengths", "key_bias", "pair_bias", "sinks"),
+    *("dropout", "return_weights"),
+)
+
+
+def _floats(r: random.Random, *shape: int) -> np.ndarray:
+    rng = np.random.default_rng(r.randrange(2**32))
+    return rng.standard_normal(shape).astype(np.float32)
+
+
 def _options(r: random.Random, s: Sizes, names) -> dict:
     """Some of the options of an attention call, all of them right."""
     makers = {
@@ -148,8 +166,19 @@ def _options(r: random.Random, s: Sizes, names) -> dict:
         "key_lengths": lambda: good_ints(r, (s.batch,), 0, s.k_len + 1),
         "threads": lambda: r.choice([None, 1, 2]),
         "return_lse": lambda: chance(r, 0.5),
+        "chunk": lambda: r.choice([None, 1, 7, 10**12]),
+        "mask": lambda: _floats(r, r.choice([1, s.batch]), 1, s.q_len, s.k_len) > -0.5,
+        "prefix_lengths": lambda: good_ints(r, (s.batch,), 0, s.k_len + 1),
+        "key_bias": lambda: _floats(r, r.choice([1, s.batch]), 1, s.k_len),
+        "pair_bias": lambda: _floats(r, 1, s.heads, r.choice([1, s.q_len]), s.k_len),
+        "sinks": lambda: _floats(r, s.heads),
+        "dropout": lambda: r.choice([0.0, 0.1, 0.9]),
+        "return_weights": lambda: chance(r, 0.5),
     }
-    given = {n: makers[n]() for n in names if n in makers and chance(r, 0.3)}
+    rare = {n: 0.1 if n in OPERANDS else 0.3 for n in names}
+    given = {n: makers[n]() for n in names if n in makers and chance(r, rare[n])}
+    if "dropout" in given:
+        given["seed"] = r.randrange(2**40)
     if "q_segments" in names and chance(r, 0.2):
         given["q_segments"] = good_ints(r, (s.q_len,), 0, 3)
         given["k_segments"] = good_ints(r, (s.k_len,), 0, 3)
@@ -159,6 +188,7 @@ def _options(r: random.Random, s: Sizes, names) -> dict:
 ATTENTION = (
     *("causal", "scale", "window", "softcap", "return_lse", "threads"),
     *("q_positions", "k_positions", "key_lengths", "q_segments"),
+    *OPERANDS,
 )
 
 
@@ -174,6 +204,8 @@ def attention(r):
 
 
 def _against_naive(result, q, k, v, options):
+    if any(name in options for name in OPERANDS):
+        return
     out, lse = result if options.get("return_lse") else (result, None)
     window = options.get("window")
     causal = options.get("causal", False)
@@ -198,6 +230,7 @@ def attention_backward(r):
     q, k, v = _q(r, s), _k(r, s), _v(r, s)
     options = _options(r, s, ATTENTION)
     options.pop("return_lse", None)
+    options.pop("return_weights", None)
     encoding = _encoding(r, s)
     shape = (s.batch, s.heads, s.q_len, s.value_dim)
     lse = good_array(r, shape[:3])
@@ -210,6 +243,7 @@ def explain_call(r):
     s = sizes(r)
     options = _options(r, s, ATTENTION)
     options.pop("return_lse", None)
+    options.pop("return_weights", None)
     if chance(r, 0.3):
         options["backward"] = chance(r, 0.5)
     arguments = [_q(r, s), _k(r, s), _v(r, s), _encoding(r, s)]
@@ -240,6 +274,30 @@ def linear_attention(r):
     return Case("linear_attention", locus.linear_attention, arguments, options)
 
 
+def forget_gate_sums(r):
+    s = sizes(r)
+    shape = (s.batch, s.heads, s.k_len)
+    before = r.choice([None, good_array(r, shape[:2], "float64")])
+
+    def check(sums):
+        assert sums.shape == shape
+
+    arguments = [good_array(r, shape), before]
+    return Case("forget_gate_sums", locus.forget_gate_sums, arguments, {}, check)
+
+
+def forget_gate_bias(r):
+    s = sizes(r)
+    sums = good_array(r, (s.batch, s.heads, s.k_len))
+    return Case("forget_gate_bias", locus.forget_gate_bias, [sums], {})
+
+
+def forget_gate_backward(r):
+    s = sizes(r)
+    grads = good_array(r, (s.batch, s.heads, s.k_len))
+    return Case("forget_gate_backward", locus.forget_gate_backward, [grads], {})
+
+
 def pack(r):
     lengths = good_ints(r, (r.randrange(6),), 0, 20)
 
@@ -256,7 +314,7 @@ def pack_position(r):
     return Case("pack_position", locus.pack_position, at, {})
 
 
-ROTARY = ("Rope", "Rope2D", "MRope")
+ROTARY = ("Rope", "RopeLearned", "Rope2D", "RopeMixed", "MRope")
 
 
 def _rotary(r, s):
@@ -413,6 +471,7 @@ CLASSES = {
     "Deberta": [_table(2, 16, 8), _table(2, 16, 8), _word(8), _word(30)],
     "Tupe": [_table(2, 20, 4), _table(2, 20, 4), _table(2, 39), _table(2, 2)],
     "T5Bias": [_table(16, 2), _word(64), _word(True, False)],
+    "OffsetBias": [_table(2, 9), _word(None, -4, 0, 7)],
     "Alibi": [_word(2), _word(8.0), _positive(2), _positive(2)],
     "Kerple": [_word("logarithmic", "power"), _positive(2), _positive(2)],
     "Fire": [
@@ -426,7 +485,9 @@ CLASSES = {
     "Sandwich": [_word(2), _word(32), _word(1000.0)],
     "SwinBias": [_table(7 * 9, 2), _word(4), _word(5)],
     "Rope": [_word(8), _word("halves", "interleaved"), _word(100.0), _word(None, 4)],
+    "RopeLearned": [_table(4), _word("halves", "interleaved"), _word(100.0)],
     "Rope2D": [_word(8), _word("halves"), _word(5)],
+    "RopeMixed": [_table(4, 2), _word("halves"), _word(5), _word(0, 1)],
     "MRope": [_word(8), _word("halves"), _word([2, 1, 1], (1, 1, 2))],
     "XPos": [_word(8), _word("halves")],
 }
@@ -500,6 +561,32 @@ def construct(r):
     return Case(name, call, arguments, keywords)
 
 
+def terms(r):
+    """Terms of a caller's own: a copy of them, and what is made of them."""
+    s = dataclasses.replace(sizes(r), dtype=np.float32)
+    keywords = fuzz_own.terms(r, s.heads, s.dim, s.value_dim)
+    q, k, v = _q(r, s), _k(r, s), _v(r, s)
+    options = _options(r, s, ["causal", "window", "q_positions", "k_positions"])
+
+    def call(**keywords):
+        encoding = locus.Terms(**keywords)
+        repr(encoding), locus.explain(encoding, heads=s.heads, head_dim=s.dim)
+        if sum(p.size for p in encoding.params().values()) < 1e6:
+            encoding = pickle.loads(pickle.dumps(encoding))
+        out, lse = locus.attention(q, k, v, encoding, return_lse=True, **options)
+        # What overflows float32 within a score may end in NaN.
+        sizes_of = (
+            np.abs(np.asarray(x, np.float64)).max(initial=0.0)
+            for x in keywords.values()
+            if isinstance(x, np.ndarray)
+        )
+        if max(sizes_of, default=0.0) < 1e30:
+            assert np.isfinite(np.asarray(out, np.float64)).all(), "not finite"
+        return locus.attention_backward(out, q, k, v, out, lse, encoding, **options)
+
+    return Case("Terms", call, [], keywords)
+
+
 def sinusoidal_keys(r):
     w_r = good_array(r, (2, 4, 6))
     call = locus.TransformerXL.sinusoidal_keys
@@ -510,20 +597,25 @@ def slopes(r):
     return Case("Alibi.slopes", locus.Alibi.slopes, [r.choice([1, 6, 8])], {})
 
 
+CACHE_CALLS = (
+    *["append", "decode", "rerotate", "truncate", "evict", "shift"],
+    *["fork", "read", "clear"],
+)
+
+
 def cache(r):
     """A cache, and some calls on it; any of their arguments may be wrong."""
     s = sizes(r)
-    types = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
-    name = r.choice(list(types))
+    name = r.choice(["float32", "bfloat16", "float16", "int8"])
     steps = []
     for _ in range(r.randrange(1, 5)):
         wrong = chance(r, 0.3)
-        what = r.choice(["append", "decode", "rerotate", "truncate", "read", "clear"])
+        what = r.choice(CACHE_CALLS)
         n = r.choice([0, 1, 3, 40])
         shape = (s.batch, s.kv_heads, n, s.dim)
         if what == "append":
             k = odd_array(r, shape) if wrong else good_array(r, shape)
-            v = good_array(r, (*shape[:3], s.value_dim))
+            v = good_array(r, (*shape[:3], s.value_dim)) if chance(r, 0.7) else None
             options = {}
             if chance(r, 0.3):
                 options["positions"] = odd_value(r) if wrong else good_ints(r, (n,))
@@ -537,8 +629,16 @@ def cache(r):
         elif what == "rerotate":
             encoding = odd_value(r) if wrong else _rotary(r, s)
             steps.append((what, [encoding, r.choice([0, 99])], {}))
-        elif what == "truncate":
-            steps.append((what, [odd_int(r)], {}))
+        elif what in ("truncate", "evict", "shift"):
+            few = 2 if what == "evict" else 1
+            given = [odd_int(r) if wrong else r.randrange(5) for _ in range(few)]
+            options = {}
+            if chance(r, 0.5):
+                options["sequence"] = odd_int(r) if wrong else r.randrange(s.batch)
+            if what == "shift" and chance(r, 0.3):
+                options["begin"] = odd_int(r) if wrong else 0
+                options["end"] = r.choice([None, 0, odd_int(r)])
+            steps.append((what, given, options))
         else:
             steps.append((what, [odd_int(r)], {}))
 
@@ -550,20 +650,37 @@ def cache(r):
                 made.length(*given), made.positions(*given)
             elif what == "clear":
                 made.clear()
+            elif what == "fork":
+                made = made.fork()
             else:
                 getattr(made, what)(*given, **options)
 
     keywords = {"batch": s.batch, "dtype": name, "capacity": r.choice([0, 7])}
     if s.heads != s.kv_heads:
         keywords["q_heads"] = s.heads
+    if chance(r, 0.3):
+        keywords["values_in_keys"] = True
     arguments = [s.kv_heads, s.dim, s.value_dim]
     return Case("KvCache", call, arguments, keywords)
 
 
+def decode_pages(r):
+    """Pages, a table and lengths that fit each other, or nearly."""
+    s = sizes(r)
+    size, blocks = r.choice([1, 4, 16]), r.choice([1, 3, 9])
+    per_sequence = r.choice([0, 1, 3])
+    k = good_array(r, (blocks, s.kv_heads, size, s.dim))
+    v = good_array(r, (blocks, s.kv_heads, size, s.value_dim))
+    table = good_ints(r, (s.batch, per_sequence), 0, blocks)
+    lengths = good_ints(r, (s.batch,), 0, per_sequence * size + 1)
+    names = ["causal", "scale", "window", "softcap", "q_positions", "threads"]
+    arguments = [_q(r, s), k, v, table, lengths, _rotary(r, s)]
+    options = _options(r, s, names)
+    return Case("decode_pages", locus.decode_pages, arguments, options)
+
+
 def _torch():
     import torch
-
-    import locus.torch
 
     return torch, locus.torch
 
@@ -601,7 +718,7 @@ def torch_attention(r):
     s = sizes(r)
     s.dtype = r.choice((np.float32, ml_dtypes.bfloat16))
     arrays = [_tensor(r, x) for x in (_q(r, s), _k(r, s), _v(r, s))]
-    options = _options(r, s, ATTENTION)
+    options = _options(r, s, [n for n in ATTENTION if n not in OPERANDS])
     encoding = _encoding(r, s) if chance(r, 0.5) else None
     if chance(r, 0.2):
         arrays[r.randrange(3)] = odd_tensor(r)
@@ -613,6 +730,30 @@ def torch_attention(r):
             out.float().square().sum().backward()
 
     return Case("torch.attention", call, [*arrays, encoding], options)
+
+
+def torch_relative(r):
+    """Functions of the offset as a bias, keys or values."""
+    _, module = _torch()
+    s = dataclasses.replace(sizes(r), dtype=np.float32)
+    arrays = [_tensor(r, x) for x in (_q(r, s), _k(r, s), _v(r, s))]
+    options = _options(r, s, [n for n in ATTENTION if n not in OPERANDS] + ["chunk"])
+    name = r.choice(["RelativeBias", "RelativeKeys", "RelativeValues", "Rotary"])
+    if name == "Rotary":
+        given = [good_array(r, (s.dim // 2,), np.float32), "halves"]
+    else:
+        width = {"RelativeKeys": s.dim, "RelativeValues": s.value_dim}.get(name)
+        given = [fuzz_own.function(r, s.heads, width), s.heads]
+
+    def call(*given, **options):
+        given = [fuzz_own.guarded(x) for x in given]
+        made = getattr(module, name)(*given)
+        result = made(*arrays, **options)
+        out = result[0] if isinstance(result, tuple) else result
+        if out.requires_grad:
+            out.square().sum().backward()
+
+    return Case(f"torch.{name}", call, given, options)
 
 
 def torch_rotate(r):
@@ -644,14 +785,20 @@ MAKERS = (
     *[attention_backward] * 3,
     *[construct] * 8,
     *[cache] * 4,
+    *[decode_pages] * 2,
     *[rotate] * 2,
     *[rotate_with] * 2,
+    *[terms] * 3,
     *[torch_attention] * 3,
+    *[torch_relative] * 2,
     torch_rotate,
     plain_on_tensors,
     explain_call,
     merge,
     linear_attention,
+    forget_gate_sums,
+    forget_gate_bias,
+    forget_gate_backward,
     pack,
     pack_position,
     convert_layout,
@@ -669,7 +816,7 @@ COVERED = {
     *CLASSES,
     *(m.__name__ for m in MAKERS if hasattr(locus, m.__name__)),
     *["KvCache", "EncodingInfo", "LayerPosition", "CheckReport", "Encoding"],
-    *["Property", "encodings", "families"],
+    *["Property", "Terms", "encodings", "families"],
 }
 
 

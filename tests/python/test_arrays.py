@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 import naive
 
 RNG = np.random.default_rng(3)

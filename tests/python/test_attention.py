@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 import naive
 
 RNG = np.random.default_rng(7)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 import naive
 
 RNG = np.random.default_rng(7)
@@ -119,6 +119,17 @@ def test_a_tuple_is_never_an_address():
             locus.attention(given, X, X)
         with pytest.raises((TypeError, ValueError)):
             locus.Learned(given)
+
+
+def test_arrays_of_another_rank():
+    """Told of before their fourth axis is asked for."""
+    x = np.zeros((1, 2, 3, 4), np.float32)
+    for rank in (0, 1, 2, 3, 5):
+        wrong = np.zeros((2,) * rank, np.float32)
+        for at in range(3):
+            arrays = [wrong if i == at else x for i in range(3)]
+            with pytest.raises(ValueError, match=r"must be \[batch, heads"):
+                locus.attention(*arrays)
 
 
 def test_subclasses_and_odd_arrays_are_read_as_arrays():
@@ -350,6 +361,18 @@ CALLS = {
         lambda: locus.from_config(GPT2, grid=(1, 2, 3)),
         "grid must be a pair of integers",
     ),
+    "mask of floats": (
+        lambda: locus.attention(X, X, X, mask=np.ones((4, 4), np.float32)),
+        "mask must be an array of booleans, .* its elements are float32",
+    ),
+    "sinks": (
+        lambda: locus.attention(X, X, X, sinks=[0.0]),
+        "sinks must be a NumPy array .* got list",
+    ),
+    "a seed that is no integer": (
+        lambda: locus.attention(X, X, X, dropout=0.1, seed=1.5),
+        "seed must be an integer, got 1.5",
+    ),
     "pair": (lambda: locus.merge(X, X), r"a must be a pair \(out, lse\)"),
     "function": (
         lambda: locus.linear_attention(X, X, X, feature_map=3),
@@ -374,6 +397,63 @@ def test_arguments_of_the_wrong_type(name):
     with pytest.raises(TypeError, match=words) as error:
         call()
     sentence(error)
+
+
+SHAPE = "where any axis but the last may be 1, got"
+OPERANDS = {
+    "mask": (
+        {"mask": np.ones((4, 5), bool)},
+        f"the mask must be [1, 2, 5, 5], {SHAPE} [1, 1, 4, 5]",
+    ),
+    "axes of a mask": (
+        {"mask": np.ones(5, bool)},
+        "mask must be [Lq, Lk] with up to two axes before, of heads and of "
+        "sequences, got 1 axes",
+    ),
+    "key_bias": (
+        {"key_bias": np.zeros((1, 3, 5), np.float32)},
+        f"key_bias must be [1, 2, 5], {SHAPE} [1, 3, 5]",
+    ),
+    "pair_bias": (
+        {"pair_bias": np.zeros((2, 5, 5), np.float32)},
+        f"pair_bias must be [1, 2, 5, 5], {SHAPE} [2, 5, 5]",
+    ),
+    "heads of sinks": (
+        {"sinks": np.zeros(3, np.float32)},
+        "sinks must have one logit for each of 2 heads, got f32 [3]",
+    ),
+    "infinite sink": (
+        {"sinks": np.array([0, np.inf], np.float32)},
+        "a sink must be below infinity, got inf for head 1",
+    ),
+    "dropout of all": ({"dropout": 1.0}, "dropout must lie in [0, 1), got 1"),
+    "dropout below 0": (
+        {"dropout": -0.5, "seed": 1},
+        "dropout must lie in [0, 1), got -0.5",
+    ),
+    "seed": (
+        {"dropout": 0.5},
+        "dropout needs a seed, from which it draws what it drops: seed=1",
+    ),
+    "strides of dropout": (
+        {"dropout": 0.5, "seed": 1, "dropout_tokens": ((0, 1), (0, 0))},
+        "dropout numbers tokens by strides of at least 1, got 1 and 0",
+    ),
+    "prefix": ({"prefix_lengths": [6]}, "a prefix must be of 0 to 5 keys, got 6"),
+    "chunk": ({"chunk": 0}, "a chunk must have at least 1 position, got 0"),
+    "table_queries": (
+        {"table_queries": np.zeros((1, 2, 5, 3), np.float32)},
+        "table_queries f32 [1, 2, 5, 3] meet no query table: the terms have none",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_do_not_fit(name):
+    options, words = OPERANDS[name]
+    with pytest.raises(ValueError) as error:
+        locus.attention(X, X, X, **options)
+    assert str(error.value) == words
 
 
 LARGE = {
@@ -526,7 +606,7 @@ def test_more_than_memory_is_refused_at_once():
 
 def test_out_of_memory_is_a_memory_error():
     code = """
-import resource, numpy as np, locus
+import resource, numpy as np, locus_attn as locus
 x = np.zeros((1, 1, 1, 64), np.float32)
 locus.attention(x, x, x, threads=1)
 size = int(open("/proc/self/statm").read().split()[0]) * 4096

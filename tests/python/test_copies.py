@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 
 RNG = np.random.default_rng(11)
 
@@ -112,7 +112,12 @@ ENCODINGS = {
             "factor": 2.0,
         },
     ),
+    "rope values": lambda: locus.Rope(8, "halves", values="relative"),
+    "rope-learned": lambda: locus.RopeLearned([0.1, -0.2, 0.3, 0.0], "halves", 99.0),
     "rope-2d": lambda: locus.Rope2D(8, "halves", 5, 111.0),
+    "rope-mixed": lambda: locus.RopeMixed(
+        np.arange(8.0).reshape(4, 2), "interleaved", 5, 1, (0.5, -2.0)
+    ),
     "mrope": lambda: locus.MRope(8, "interleaved", [2, 1, 1], "interleaved", 999.0),
     "xpos": lambda: locus.XPos(8, "halves", 5000.0, 100.0, 0.3),
 }

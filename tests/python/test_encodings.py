@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 
 RNG = np.random.default_rng(5)
 

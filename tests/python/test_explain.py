@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 
 
 def call(q_len, k_len, heads=8, kv_heads=8, dim=64):
@@ -57,6 +57,28 @@ def test_tells_the_driver_and_why_not_the_others(sizes, encoding, driver, refuse
     assert told["line"].startswith(f"forward {driver} f32 ")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "driver"),
+    [((16, 16), "short"), ((1, 4096), "decode"), ((300, 300), "tiled")],
+)
+def test_operands_change_no_driver(sizes, driver):
+    q, k, v = call(*sizes, heads=2, kv_heads=2)
+    operands = [
+        {"mask": np.ones(sizes, bool)},
+        {"prefix_lengths": [3]},
+        {"chunk": 8},
+        {"sinks": np.zeros(2, np.float32)},
+        {"key_bias": np.zeros((1, 1, sizes[1]), np.float32)},
+        {"pair_bias": np.zeros((1, 1, *sizes), np.float32)},
+        {"dropout": 0.1, "seed": 1},
+        {"return_weights": True},
+    ]
+    for operand in operands:
+        assert locus.explain_call(q, k, v, **operand)["driver"] == driver, operand
+    every = {name: value for operand in operands for name, value in operand.items()}
+    assert locus.explain_call(q, k, v, **every)["driver"] == driver
+
+
 def test_backward_has_a_driver_of_its_own():
     told = locus.explain_call(*call(16, 16), backward=True)
     assert (told["pass"], told["driver"]) == ("backward", "tiled")
@@ -68,7 +90,7 @@ def test_wrong_calls_are_refused_as_by_attention():
 
 
 PROGRAM = """
-import numpy as np, locus
+import numpy as np, locus_attn as locus
 q = np.ones((1, 2, 300, 64), np.float32)
 out, lse = locus.attention(q, q, q, causal=True, return_lse=True)
 locus.attention_backward(out, q, q, q, out, lse, causal=True)
@@ -134,7 +156,6 @@ def test_a_layer_brings_its_window_scale_and_cap():
 
 def test_the_same_from_pytorch():
     torch = pytest.importorskip("torch")
-    import locus.torch
 
     layer = locus.from_config(GEMMA2, layer=0)
     torch.manual_seed(1)
@@ -145,7 +166,7 @@ def test_the_same_from_pytorch():
     assert torch.equal(locus.torch.attention(q, k, v, layer, causal=True), whole)
 
 
-def test_layers_with_chunks_ask_for_their_options():
+def test_layers_bring_their_chunks():
     config = {
         "model_type": "llama4_text",
         "hidden_size": 256,
@@ -159,11 +180,12 @@ def test_layers_with_chunks_ask_for_their_options():
     }
     layer = locus.from_config(config, layer=0)
     assert layer.chunk == 16
-    q, k, v = (np.ones((1, heads, 40, 64), np.float32) for heads in (4, 2, 2))
-    with pytest.raises(ValueError, match="attends in chunks of 16 positions"):
-        locus.attention(q, k, v, layer, causal=True)
-    told = layer.options(q_len=40, k_len=40)
-    assert np.array_equal(
-        locus.attention(q, k, v, layer, **told),
-        locus.attention(q, k, v, layer.encoding, **told),
+    rng = np.random.default_rng(1)
+    q, k, v = (
+        rng.standard_normal((1, heads, 40, 64), np.float32) for heads in (4, 2, 2)
     )
+    told = layer.options(q_len=40, k_len=40)
+    want = locus.attention(q, k, v, layer.encoding, **told)
+    for given in ({"causal": True}, told):
+        got = locus.attention(q, k, v, layer, **given)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)

@@ -5,7 +5,7 @@ import random
 import fuzz_boundary
 import fuzz_cases
 
-import locus
+import locus_attn as locus
 
 
 def test_every_public_name_is_fuzzed():

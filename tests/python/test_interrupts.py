@@ -17,7 +17,7 @@ CALLS = {
 
 CODE = """
 import signal, time
-import numpy as np, locus
+import numpy as np, locus_attn as locus
 
 def repeated(value, *shape):
     return np.lib.stride_tricks.as_strided(np.array(value), shape, [0] * len(shape))

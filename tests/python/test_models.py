@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-import locus
+import locus_attn as locus
 
 LLAMA = {
     "model_type": "llama",

@@ -9,16 +9,18 @@ import time
 
 import numpy as np
 
-import locus
+import locus_attn as locus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+GENERATE = "run cmake --build --preset release --target generate"
 
 
-def test_stub_is_up_to_date(tmp_path):
-    path = tmp_path / "_locus.pyi"
-    subprocess.run([sys.executable, ROOT / "tools" / "stubs.py", path], check=True)
-    kept = ROOT / "python" / "locus" / "_locus.pyi"
-    assert path.read_text() == kept.read_text(), "run python tools/stubs.py"
+def test_stubs_are_up_to_date(tmp_path):
+    subprocess.run([sys.executable, ROOT / "tools" / "stubs.py", tmp_path], check=True)
+    for name in ("_locus.pyi", "torch/_modules.pyi"):
+        kept = ROOT / "python" / "locus_attn" / name
+        made = (tmp_path / name).read_text()
+        assert made == kept.read_text(), GENERATE
 
 
 def test_every_name_is_documented():
@@ -30,7 +32,7 @@ def test_every_name_is_documented():
 
 
 def test_pytorch_is_not_imported():
-    code = "import sys, locus; sys.exit('torch' in sys.modules)"
+    code = "import sys, locus_attn as locus; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

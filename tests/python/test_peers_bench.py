@@ -29,6 +29,7 @@ TOLERANCE = 4 * 1024**0.5 * EPSILON
 FAMILIES = {
     "torch": r"^(sdpa|eager|overhead)/",
     "flex": r"^flex/",
+    "own": r"^own/",
     "hugging-face": r"^hf/",
     "rope": r"^rope/",
     "onnxruntime": r"^ort/",
@@ -60,6 +61,9 @@ def test_every_row_has_a_family():
         "sdpa/forward+backward/full/N:2048/D:64/H:8",
         "sdpa/forward+backward/t5-table/N:2048/D:64/H:8",
         "flex/forward/t5/full/N:2048/D:64/H:8",
+        "flex/forward/gaussian/full/N:2048/D:64/H:16",
+        "own/forward+backward/t5/N:2048/D:64/H:16",
+        "sdpa/forward+backward/gaussian/N:2048/D:64/H:16",
         "hf/deberta-v2/core/forward/N:2048/D:64/H:12",
         "rope/eager/view/N:4096/D:128/H:32/K:8",
         "ort/GroupQueryAttention/bias/causal/N:2048/D:128/H:32/K:8",

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-import locus
+import locus_attn as locus
 
 RNG = np.random.default_rng(5)
 ROPE = locus.Rope(16, "halves")

@@ -7,12 +7,12 @@ import sys
 
 import numpy as np
 
-import locus
+import locus_attn as locus
 
-assert importlib.metadata.version("locus") == locus.__version__
-about = importlib.metadata.metadata("locus")
+assert importlib.metadata.version("locus-attn") == locus.__version__
+about = importlib.metadata.metadata("locus-attn")
 assert about["License-Expression"] == "Apache-2.0", about
-licence = importlib.metadata.distribution("locus").read_text("licenses/LICENSE")
+licence = importlib.metadata.distribution("locus-attn").read_text("licenses/LICENSE")
 assert licence and "Apache License" in licence, "the wheel lacks its licence"
 package = pathlib.Path(locus.__file__).parent
 assert "site-packages" in package.parts, package

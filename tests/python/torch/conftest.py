@@ -27,20 +27,3 @@ def softmax_in_the_type_of_the_model(monkeypatch):
         return softmax(x, dim=dim, dtype=None if keep else dtype)
 
     monkeypatch.setattr(torch.nn.functional, "softmax", unrounded)
-
-
-_FINDINGS = []
-
-
-@pytest.fixture
-def findings():
-    """What a sweep over models has found so far; shown as a table at the end."""
-    return _FINDINGS
-
-
-def pytest_terminal_summary(terminalreporter):
-    if _FINDINGS:
-        import conformance
-
-        terminalreporter.section("conformance")
-        terminalreporter.write_line(conformance.table(_FINDINGS))

@@ -6,7 +6,8 @@ here knows how the library lowers an encoding.
 
 An encoding is a class with `logits(q, k, m, n, scale)` -> [B, H, Lq, Lk] for
 q [B, H, Lq, D], k [B, H, Lk, D] and positions m [B, Lq], n [B, Lk], and
-`values(p, m, n)` -> what it adds to the output, or None.
+`values(p, m, n)` -> what it adds to the output, or None. One that rotates values
+has `turn_values` and `turn_back` of its own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ class Plain:
 
     def values(self, p, m, n):
         return None
+
+    def turn_values(self, v, n):
+        return v
+
+    def turn_back(self, out, m):
+        return out
 
 
 class Bias(Plain):
@@ -278,6 +285,38 @@ class Rope(Plain):
         return super().logits(self.turn(q, m), self.turn(k, n), m, n, scale)
 
 
+class RopeValues(Rope):
+    """o = R_m^-1 sum p R_n v, or without the R_m^-1."""
+
+    def __init__(self, rates, layout, relative) -> None:
+        super().__init__(rates, layout)
+        self.relative = relative
+
+    def turn_values(self, v, n):
+        return self.turn(v, n)
+
+    def turn_back(self, out, m):
+        return self.turn(out, -m) if self.relative else out
+
+
+class RopeLearned(Rope):
+    def __init__(self, alpha, layout, base=10000.0) -> None:
+        super().__init__(rope_rates(2 * len(alpha), base) * alpha.exp(), layout)
+
+
+class RopeMixed(Rope):
+    def __init__(self, theta, layout, width, prefix=0, offsets=(0.0, 0.0)) -> None:
+        super().__init__(theta, layout)
+        self.width, self.prefix, self.offsets = width, prefix, offsets
+
+    def angles(self, pos):
+        cell = pos - self.prefix
+        y = cell // self.width + self.offsets[0]
+        x = cell % self.width + self.offsets[1]
+        angle = y[..., None] * self.rates[:, 0] + x[..., None] * self.rates[:, 1]
+        return torch.where((cell < 0)[..., None], 0.0, angle)
+
+
 class Rope2D(Rope):
     def __init__(self, rates, layout, width) -> None:
         super().__init__(rates, layout)
@@ -386,7 +425,7 @@ def attention(
     lse = s.logsumexp(-1)
     # A row that sees nothing: probabilities 0 instead of NaN.
     p = (s - lse.masked_fill(lse == -math.inf, 0)[..., None]).exp()
-    out = p @ v
+    out = p @ encoding.turn_values(v, n)
     extra = encoding.values(p, m, n)
-    out = out if extra is None else out + extra
+    out = encoding.turn_back(out if extra is None else out + extra, m)
     return (out, lse) if return_lse else out

@@ -13,7 +13,7 @@ from typing import Any
 import eager
 import torch
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 HEADS, KV_HEADS, DIM = 4, 2, 8
 # Positions of the tests lie below this, and tables reach as far.
@@ -150,6 +150,27 @@ def cases() -> dict[str, Case]:
         "rope-partial": _fixed(
             "Rope", eager.Rope(half_rates, "halves"), layout="halves", rotary_dim=4,
             **rope,
+        ),
+        "rope-values": _fixed(
+            "Rope", eager.RopeValues(rates, "interleaved", relative=True),
+            layout="interleaved", values="relative", **rope,
+        ),
+        "rope-values-absolute": _fixed(
+            "Rope", eager.RopeValues(half_rates, "halves", relative=False),
+            layout="halves", values="absolute", rotary_dim=4, **rope,
+        ),
+        "rope-learned": _table(
+            "RopeLearned", {"alpha": normal(DIM // 2)}, layout="halves"
+        ),
+        "rope-learned-partial": _table(
+            "RopeLearned", {"alpha": normal(2)}, layout="interleaved", base=50.0
+        ),
+        "rope-mixed": _table(
+            "RopeMixed", {"theta": normal(DIM // 2, 2)}, layout="halves", width=8
+        ),
+        "rope-mixed-cls": _table(
+            "RopeMixed", {"theta": normal(3, 2)}, layout="interleaved", width=5,
+            prefix=2, offsets=[0.5, -1.5],
         ),
         "rope-2d": _fixed(
             "Rope2D", eager.Rope2D(half_rates, "halves", 8), layout="halves", width=8,

@@ -7,7 +7,7 @@ import copy
 import torch
 import transformers
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 EPSILON = torch.finfo(torch.float32).eps
 VOCABULARY = 101

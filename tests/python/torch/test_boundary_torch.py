@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-import locus
-import locus.torch as lt
+import locus_attn as locus
+import locus_attn.torch as lt
 
 X = torch.randn(1, 2, 5, 8)
 GRAD = X.clone().requires_grad_()

@@ -9,7 +9,7 @@ import copy
 
 import pytest
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 transformers = pytest.importorskip("transformers")
 

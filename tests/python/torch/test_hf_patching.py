@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import locus.torch as lt
-from locus.torch.hf import interface, support
-from locus.torch.hf.masks import Visibility
+import locus_attn.torch as lt
+from locus_attn.torch.hf import interface, support
+from locus_attn.torch.hf.masks import Visibility
 
 transformers = pytest.importorskip("transformers")
 
@@ -79,19 +79,6 @@ def test_refusals():
     with pytest.raises(ValueError, match="perm_mask"):
         xlnet(input_ids=ids, perm_mask=order)
 
-    llama = lt.patch(models.llama(attention_dropout=0.1))
-    llama.train()
-    with pytest.raises(ValueError, match="dropout"):
-        llama(input_ids=ids)
-    lt.unpatch(llama)
-    lt.patch(llama, ignore_attention_dropout=True)(input_ids=ids)
-
-    llama.eval()
-    scattered = torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.bool)
-    scattered[0, 0, 3, 2] = scattered[0, 0, 9, 4] = False
-    with pytest.raises(ValueError, match="not made of causality"):
-        llama(input_ids=ids, attention_mask=scattered)
-
 
 def by_interface(mask, **more):
     """The attention function as a layer calls it."""
@@ -105,11 +92,8 @@ def by_interface(mask, **more):
     [
         "indices",
         "block_indices",
-        "s_aux",
-        "position_bias",
         "head_mask",
         "cache",
-        "cu_seq_lens_q",
         "seq_idx",
         "something_new",
     ],
@@ -122,12 +106,30 @@ def test_what_is_not_understood_is_refused(name, dense):
         by_interface(mask, **{name: torch.zeros(1, 6, dtype=torch.int64)})
 
 
+def test_packed_sequences_see_only_themselves():
+    """cu_seq_lens, as vision towers pass them for several images."""
+    q, k, v = (torch.randn(1, 2, 6, 8) for _ in range(3))
+    starts = torch.tensor([0, 2, 6], dtype=torch.int32)
+    lengths = {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts}
+    layer = torch.nn.Identity()
+    for causal in (False, True):
+        given = {**lengths, "is_causal": causal}
+        got, _ = interface.attention_forward(layer, q, k, v, None, **given)
+        parts = [
+            interface.attention_forward(
+                layer, *(x[:, :, a:b] for x in (q, k, v)), None, is_causal=causal
+            )[0]
+            for a, b in ((0, 2), (2, 6))
+        ]
+        torch.testing.assert_close(got, torch.cat(parts, dim=1))
+    lengths["cu_seq_lens_k"] = torch.tensor([0, 2, 5])
+    with pytest.raises(ValueError, match="cu_seq_lens_k of Identity must go from 0 to"):
+        interface.attention_forward(layer, q, k, v, None, **lengths)
+
+
 def test_what_has_no_part_in_attention_is_passed_over():
-    for name in interface.UNRELATED - {"output_attentions"}:
+    for name in interface.UNRELATED:
         by_interface(None, **{name: torch.ones(2)})
-    by_interface(None, output_attentions=False)
-    with pytest.raises(ValueError, match="output_attentions must be False"):
-        by_interface(None, output_attentions=True)
 
 
 def test_every_operand_in_transformers_is_known():
@@ -142,28 +144,36 @@ def test_every_operand_in_transformers_is_known():
         names |= support.operands(file.read_text())
     assert {"scaling", "dropout", "is_causal"} <= names
     refused = names - interface.UNDERSTOOD - interface.UNRELATED
-    packing = {f"{a}_{b}" for a in ("cu_seq_lens", "max_length") for b in "qk"}
-    assert refused == packing | {"position_bias", "s_aux", "indices", "block_indices"}
+    assert refused == {"indices", "block_indices"}
 
 
-def test_a_mask_read_as_a_tensor_says_so():
-    """What cannot be hidden from a model is told in a sentence."""
-    mask = Visibility(3, 3, causal=True, owner="some-model")
+def test_a_mask_read_as_a_tensor_is_one():
+    """True and false as sdpa takes them; numbers are refused in a sentence."""
+    keep = torch.tensor([[True, True, False]])
+    mask = Visibility(3, 3, causal=True, keep=keep, owner="some-model")
+    want = (torch.ones(3, 3).tril().bool() & keep)[None, None]
     for read in (
         lambda m: m[:, :, :2],
+        lambda m: ~m,
+        lambda m: m & torch.ones(3, 3, dtype=torch.bool),
+        lambda m: m.dtype,
+        lambda m: m.expand(2, -1, -1, -1),
+        lambda m: torch.where(m, 0.0, 1.0),
+        lambda m: torch.zeros(3, 3).masked_fill(m, 1.0),
+        lambda m: torch.all(m, dim=2),
+    ):
+        got, expected = read(mask), read(want)
+        assert got == expected if expected is torch.bool else torch.equal(got, expected)
+    for read in (
         lambda m: torch.zeros(3, 3) + m,
         lambda m: m * 1.0,
         lambda m: 1 - m,
-        lambda m: ~m,
         lambda m: m == 0,
-        lambda m: m.dtype,
-        lambda m: m.bool(),
-        lambda m: m.expand(2, -1, -1, -1),
-        lambda m: torch.where(m, 0.0, 1.0),
+        lambda m: m.float(),
         lambda m: bool(m),
         lambda m: len(m),
     ):
-        with pytest.raises(ValueError, match="some-model reads its mask as a tensor"):
+        with pytest.raises(ValueError, match="some-model computes with the numbers"):
             read(mask)
     assert mask.shape == (1, 1, 3, 3) and mask.to("cpu") is mask
     assert not hasattr(mask, "no_such_name")
@@ -184,7 +194,7 @@ def test_one_row_of_a_dense_mask_counts_for_all_queries(side):
 
 PROGRAM = """
 import sys
-import locus.torch
+import locus_attn.torch
 assert "transformers" not in sys.modules
 import transformers
 config = transformers.LlamaConfig(vocab_size=9, hidden_size=8, intermediate_size=8,

@@ -11,16 +11,17 @@ import copy
 import pytest
 import torch
 
-from locus.torch.hf import masks
+from locus_attn.torch.conformance import inputs as small
+from locus_attn.torch.conformance import judge, sizes
+from locus_attn.torch.hf import masks
 
 transformers = pytest.importorskip("transformers")
 
-import conformance  # noqa: E402
-import tiny  # noqa: E402
+import pairs  # noqa: E402
 
 import models  # noqa: E402
 
-LENGTH = tiny.LENGTH
+LENGTH = small.LENGTH
 CACHE = LENGTH + 4
 # A prompt in two parts, single tokens, and a part that fills a window.
 CHUNKS = (7, 2, 1, 1, 8)
@@ -33,20 +34,20 @@ KNOWN_TO_PATCH = ["bloom", "t5", "mt5"]
 def pair(model_type):
     """(on Locus, on eager attention), with the same weights."""
     known = model_type in KNOWN_TO_PATCH
-    make = conformance.by_patch if known else conformance.by_name
-    return make(model_type), conformance.original(model_type)
+    make = pairs.by_patch if known else pairs.by_name
+    return make(model_type), pairs.original(model_type)
 
 
 def assert_equal(got, want, least=1e-3):
     # What is compared must differ from token to token.
     assert float(want.std()) > least * float(want.abs().max())
-    error = conformance.difference([got], [want])
-    assert error <= conformance.TOLERANCE
+    error = judge.difference([got], [want])
+    assert error <= judge.TOLERANCE["forward"]
 
 
 def in_chunks(model, cache, mask):
     """The logits of a sequence that arrives in pieces."""
-    ids, start, rows = tiny.tokens(), 0, []
+    ids, start, rows = small.tokens(), 0, []
     # BLOOM counts its positions in the mask, which must cover the whole cache.
     spare = CACHE - LENGTH if "Bloom" in type(model).__name__ else 0
     for length in CHUNKS:
@@ -71,7 +72,7 @@ def test_prompt_in_chunks(name, side):
         for m in (model, original):
             cache = transformers.StaticCache(m.config, max_cache_len=CACHE)
             rows.append(in_chunks(m, cache, mask))
-        plain = original(input_ids=tiny.tokens(), attention_mask=mask).logits
+        plain = original(input_ids=small.tokens(), attention_mask=mask).logits
     got, want = (x if mask is None else x[mask.bool()] for x in rows)
     assert_equal(got, want)
     if side is None:
@@ -95,7 +96,7 @@ def test_generation(name, side):
         inputs["attention_mask"] = models.padding([LENGTH, kept], LENGTH, side)
     made = [
         m.generate(
-            tiny.tokens(),
+            small.tokens(),
             **inputs,
             cache_implementation="static",
             max_new_tokens=8,
@@ -115,7 +116,7 @@ def test_generation(name, side):
 def test_generation_of_whisper():
     """Its prompt is sound; the decoder caches its own keys and the encoder's."""
     config = transformers.WhisperConfig(
-        vocab_size=tiny.VOCABULARY,
+        vocab_size=sizes.VOCABULARY,
         d_model=32,
         encoder_layers=2,
         decoder_layers=2,
@@ -152,7 +153,7 @@ def decoder_in_chunks(model, inputs, source, width):
             transformers.StaticCache(model.config, max_cache_len=width),
         )
         rows = []
-        for chunk in tiny.tokens()[:, :12].split([5, 1, 6], dim=1):
+        for chunk in small.tokens()[:, :12].split([5, 1, 6], dim=1):
             out = model(
                 **inputs,
                 encoder_outputs=encoded,
@@ -171,12 +172,12 @@ def test_decoder_prompt_in_chunks(name, side):
         inputs = {}
         if side is not None:
             inputs["attention_mask"] = models.padding([LENGTH, 12], LENGTH, side)
-        pieces.append(decoder_in_chunks(m, inputs, tiny.tokens(), LENGTH))
+        pieces.append(decoder_in_chunks(m, inputs, small.tokens(), LENGTH))
     assert_equal(*pieces)
     if side is None:
         with torch.no_grad():
-            plain = conformance.original(name)(
-                input_ids=tiny.tokens(), decoder_input_ids=tiny.tokens()[:, :12]
+            plain = pairs.original(name)(
+                input_ids=small.tokens(), decoder_input_ids=small.tokens()[:, :12]
             )
         assert_equal(pieces[0], plain.logits)
 

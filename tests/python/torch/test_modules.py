@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 
 import eager
 import pytest
 import torch
 
-import locus
-import locus.torch as lt
+import locus_attn as locus
+import locus_attn.torch as lt
+from locus_attn.torch.made import TrainedModule
 
 HEADS, DIM, WIDTH, LENGTH = 4, 8, 16, 12
 
@@ -34,7 +36,9 @@ MODULES = {
     "sandwich": lambda: lt.Sandwich(HEADS),
     "swin": lambda: lt.SwinBias(HEADS, 3, 4),
     "rope": lambda: lt.Rope(DIM, "halves"),
+    "rope-learned": lambda: lt.RopeLearned(DIM, "halves"),
     "rope-2d": lambda: lt.Rope2D(DIM, "halves", 4),
+    "rope-mixed": lambda: lt.RopeMixed(DIM, "halves", 4, prefix=1),
     "mrope": lambda: lt.MRope(DIM, "halves", [2, 1, 1]),
     "xpos": lambda: lt.XPos(DIM, "interleaved"),
 }
@@ -73,6 +77,8 @@ NAMES = {
         "mlp.2.bias": (HEADS,),
     },
     "swin": {"relative_position_bias_table": (35, HEADS)},
+    "rope-learned": {"alpha": (DIM // 2,)},
+    "rope-mixed": {"theta": (DIM // 2, 2)},
 }
 
 
@@ -81,8 +87,80 @@ def qkv():
     return [torch.randn(2, HEADS, LENGTH, DIM, generator=gen) for _ in range(3)]
 
 
-def test_every_encoding_has_a_module():
-    assert sorted(MODULES) == sorted(info.name for info in locus.encodings())
+def info_of(name):
+    return next(info for info in locus.encodings() if info.name == name)
+
+
+@pytest.mark.parametrize("name", [info.name for info in locus.encodings()])
+def test_every_encoding_has_a_module(name):
+    """By its name, exported; those without a case here are made from the list."""
+    info = info_of(name)
+    cls = getattr(lt, info.class_name)
+    assert issubclass(cls, lt.EncodingModule) and info.class_name in lt.__all__
+    assert cls.__name__ == info.class_name and cls.__doc__
+    if info.name in MODULES:
+        assert type(MODULES[info.name]()) is cls
+
+
+# A map of buckets has no place in a kind, so TUPE has its own class alone.
+TRAINED = [
+    info.name
+    for info in locus.encodings()
+    if info.training and all(field["type"] != "object" for field in info.fields)
+]
+
+
+def made(info, **options):
+    """The module that the descriptor alone gives, whatever else there is."""
+    sizes = {"heads": HEADS, "head_dim": DIM, "length": LENGTH}
+    cls = type("Made", (TrainedModule,), {"described": info.class_name})
+    return cls(**sizes, **options)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_module_from_the_descriptor(name):
+    """Parameters have the example's shapes, and start as the descriptor says."""
+    info = info_of(name)
+    torch.manual_seed(0)
+    module = made(info)
+    example = info.example(heads=HEADS, head_dim=DIM, length=LENGTH).params()
+    rows = {row["name"]: row for row in info.training}
+    params = dict(module.named_parameters())
+    assert {n: tuple(p.shape) for n, p in params.items()} == {
+        n: x.shape for n, x in example.items()
+    }
+    for label, p in params.items():
+        row, value = rows[label], p.detach()
+        if row["start"] == "example":
+            torch.testing.assert_close(value, torch.tensor(example[label]).float())
+        elif row["start"] == "normal":
+            assert 0.4 * row["size"] < float(value.std()) < 2.5 * row["size"]
+        else:
+            assert 0.1 < float(value.abs().max()) <= 1
+    if info.name != "learned":
+        module(*qkv(), causal=True).square().sum().backward()
+        assert all(torch.isfinite(p.grad).all() for p in params.values())
+
+
+def test_bounds_of_the_descriptor_hold():
+    for options, highest in (({}, 5.0), ({"kind": "power"}, 2.0)):
+        module = made(info_of("kerple"), **options)
+        with torch.no_grad():
+            module.r1.fill_(-1.0)
+            module.r2.fill_(5.0)
+        r1, r2 = module.encoding().params
+        assert r1.tolist() == pytest.approx([0.01] * HEADS)
+        assert r2.tolist() == [highest] * HEADS
+
+
+def test_signatures_of_modules_that_are_made():
+    assert str(inspect.signature(lt.Alibi)) == (
+        "(heads, bias_max=8.0, slopes=None, future_slopes=None)"
+    )
+    with pytest.raises(TypeError, match=r"Alibi\(\): missing a required argument"):
+        lt.Alibi()
+    with pytest.raises(AttributeError, match="has no attribute 'Alibis'"):
+        lt.Alibis  # noqa: B018
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-import locus
-import locus.torch as lt
+import locus_attn as locus
+import locus_attn.torch as lt
 
 transformers = pytest.importorskip("transformers")
 

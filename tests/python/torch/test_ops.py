@@ -12,15 +12,14 @@ import pytest
 import torch
 from encoding_cases import DIM, HEADS, KV_HEADS, cases
 
-import locus
-import locus.torch as lt
-from locus.torch import kinds, ops
+import locus_attn as locus
+import locus_attn.torch as lt
+from locus_attn.torch import kinds, ops
 
 LENGTH = 13
 CASES = cases()
-NO_OPTIONS = (False, False, *[None] * 10)
-# The last check of opcheck differentiates every output, and lse has no gradient.
-FORWARD_CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
+NO_OPERANDS = (None,) * 4
+NO_OPTIONS = (False, False, *[None] * 12, 0.0, None, None)
 
 
 def qkv(dtype=torch.float32, grad=True, length=LENGTH):
@@ -34,17 +33,27 @@ def qkv(dtype=torch.float32, grad=True, length=LENGTH):
 @pytest.mark.parametrize("name", ["none", "t5", "shaw", "transformer-xl", "rope"])
 def test_opcheck_attention(name):
     encoding = CASES[name].encoding(grad=True)
-    args = (*qkv(), encoding.params, encoding.kind, *NO_OPTIONS)
-    torch.library.opcheck(ops.attention_op, args, test_utils=FORWARD_CHECKS)
+    args = (*qkv(), encoding.params, encoding.kind, *NO_OPERANDS, *NO_OPTIONS)
+    torch.library.opcheck(ops.attention_op, args)
 
 
 def test_opcheck_attention_with_every_option():
     where = torch.arange(LENGTH) * 2
     parts = torch.arange(LENGTH) // 5
     lengths = torch.tensor([LENGTH, 9])
-    options = (True, True, 0.3, 7, 0, 5.0, where, where, lengths, parts, parts, 1)
-    args = (*qkv(), [], "", *options)
-    torch.library.opcheck(ops.attention_op, args, test_utils=FORWARD_CHECKS)
+    mask = torch.rand(2, 1, LENGTH, LENGTH) > 0.3
+    options = (
+        *(True, True, 0.3, 7, 0, 9, 5.0, where, where, lengths, parts, parts),
+        *(mask, torch.tensor([3, 0]), 0.25, torch.tensor(7), 1),
+    )
+    operands = (
+        torch.randn(2, 1, LENGTH, requires_grad=True),
+        torch.randn(1, HEADS, LENGTH, LENGTH, requires_grad=True),
+        torch.randn(HEADS, requires_grad=True),
+        None,
+    )
+    args = (*qkv(), [], "", *operands, *options)
+    torch.library.opcheck(ops.attention_op, args)
 
 
 def test_opcheck_attention_backward():
@@ -53,7 +62,8 @@ def test_opcheck_attention_backward():
     out, lse = lt.attention(q, k, v, encoding, return_lse=True)
     grads = (torch.ones_like(out), torch.zeros_like(lse))
     args = (*grads, q, k, v, out, lse, encoding.params, encoding.kind)
-    torch.library.opcheck(ops.attention_backward_op, (*args, *NO_OPTIONS))
+    rest = (*NO_OPERANDS, False, *NO_OPTIONS)
+    torch.library.opcheck(ops.attention_backward_op, (*args, *rest))
 
 
 @pytest.mark.parametrize("inverse", [False, True])
@@ -327,14 +337,20 @@ def merged(q, k, v, detach):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_gradient_of_lse_is_refused(compiled):
-    """What is built on lse would get a wrong gradient without a word."""
+def test_gradient_of_lse(compiled):
+    """What is built on lse has the gradients of one call."""
     q, k, v = qkv()
     run = torch.compile(merged, backend="aot_eager") if compiled else merged
     joined = run(q, k, v, False)
-    torch.testing.assert_close(joined, lt.attention(q, k, v))
-    with pytest.raises(NotImplementedError, match="no gradient of lse"):
-        joined.sum().backward()
+    whole = lt.attention(q, k, v)
+    torch.testing.assert_close(joined, whole)
+    d_out = torch.randn_like(whole)
+    for x, y in zip(
+        torch.autograd.grad(joined, (q, k, v), d_out),
+        torch.autograd.grad(whole, (q, k, v), d_out),
+        strict=True,
+    ):
+        torch.testing.assert_close(x, y)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from encoding_cases import DIM, HEADS, KV_HEADS, REACH, calls, cases
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 BATCH = 2
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -140,7 +140,8 @@ RELATIVE = [
     n
     for n in CASES
     # Those that see absolute positions, or whose positions are a raster.
-    if not n.startswith(("tupe", "swin", "fire", "mrope", "rope-2d"))
+    if not n.startswith(("tupe", "swin", "fire", "mrope", "rope-2d", "rope-mixed"))
+    and n != "rope-values-absolute"
 ]
 
 

@@ -10,7 +10,7 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 
-import locus
+import locus_attn as locus
 
 TOKENS, PADDING = 23, [0, 4]
 SIZES = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 transformers = pytest.importorskip("transformers")
 

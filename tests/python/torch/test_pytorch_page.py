@@ -1,4 +1,4 @@
-"""The Python blocks of docs/pytorch.md run, in order."""
+"""The Python blocks of docs/pytorch.md and docs/your-own-python.md run, in order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 
-def test_blocks_run():
+@pytest.mark.parametrize("name", ["pytorch.md", "your-own-python.md"])
+def test_blocks_run(name):
     pytest.importorskip("transformers")
-    page = Path(__file__).parents[3] / "docs" / "pytorch.md"
+    page = Path(__file__).parents[3] / "docs" / name
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 5

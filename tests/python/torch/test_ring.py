@@ -16,9 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from encoding_cases import DIM, HEADS, KV_HEADS, REACH, cases
 
-import locus
-import locus.torch as lt
-from locus.torch import ops
+import locus_attn as locus
+import locus_attn.torch as lt
 
 SHARDINGS = ("contiguous", "zigzag", "round-robin")
 LENGTH = 37  # odd, and below REACH
@@ -135,12 +134,151 @@ def uneven(rank, ranks):
     assert error(out, lt.attention(q, k, v, causal=True)[:, :, mine]) <= FORWARD
 
 
+# The axis of the tokens of an operand, of which a rank brings its own; every rank
+# brings all of the others.
+OPERAND_AXES = {"mask": 2, "key_bias": 2, "pair_bias": 2, "table_queries": 2}
+
+
+def operand_cases():
+    """Operands of a whole call by name, each with the options beside it."""
+    generator = torch.Generator().manual_seed(3)
+
+    def random(*shape):
+        return torch.randn(shape, generator=generator)
+
+    keep = torch.rand(2, 1, LENGTH, LENGTH, generator=generator) < 0.7
+    return {
+        "mask": {"mask": keep},
+        "row_mask": {"mask": keep[:, :, :1]},
+        "key_bias": {"key_bias": random(2, HEADS, LENGTH)},
+        "shared_key_bias": {"key_bias": random(1, 1, LENGTH).double()},
+        "pair_bias": {"pair_bias": random(1, HEADS, LENGTH, LENGTH)},
+        "sinks": {"sinks": random(HEADS)},
+        "table_queries": {"table_queries": random(2, HEADS, LENGTH, DIM)},
+        "prefix_lengths": {"prefix_lengths": [9, LENGTH - 4], "window": (3, 0)},
+        "chunk": {"chunk": 7},
+        "dropout": {"dropout": 0.4, "seed": 5},
+    }
+
+
+def compare_operands(rank, ranks, sharding, operands, causal):
+    """Results, weights and gradients of all operands against one process."""
+    q, k, v, d_out = inputs()
+    mine = lt.ring_shard(sharding, LENGTH, rank, ranks)
+    generator = torch.Generator().manual_seed(4)
+    table = torch.randn(7, DIM, generator=generator) * 0.3
+    d_lse = torch.randn(2, HEADS, LENGTH, generator=generator)
+    tables = "table_queries" in operands
+
+    def run(attend, tokens, cut, d_out, d_lse, **options):
+        def part(name, x):
+            axis = OPERAND_AXES.get(name)
+            if not isinstance(x, torch.Tensor) or axis is None or not cut:
+                return x
+            return x if x.shape[axis] == 1 else x.index_select(axis, mine)
+
+        leaves = [x.clone().requires_grad_() for x in tokens]
+        given = {n: part(n, x) for n, x in operands.items()}
+        for name, x in given.items():
+            if isinstance(x, torch.Tensor) and x.is_floating_point():
+                given[name] = x.clone().requires_grad_()
+        encoding = None
+        if tables:
+            rows = table.clone().requires_grad_()
+            encoding = lt.encoding("Shaw", keys=rows)
+        out, lse, weights = attend(
+            *(*leaves, encoding),
+            causal=causal,
+            return_lse=True,
+            return_weights=True,
+            **given,
+            **options,
+        )
+        (out * d_out).sum().add((lse.nan_to_num(neginf=0.0) * d_lse).sum()).backward()
+        grads = {n: x.grad for n, x in given.items() if isinstance(x, torch.Tensor)}
+        if tables:
+            grads["rows"] = rows.grad
+        return out, lse, weights, [x.grad for x in leaves], grads
+
+    out, lse, weights, grads, others = run(
+        lt.attention, (q, k, v), cut=False, d_out=d_out, d_lse=d_lse
+    )
+    tokens = [x[:, :, mine] for x in (q, k, v)]
+    ring = run(
+        lt.ring_attention,
+        *(tokens, True, d_out[:, :, mine], d_lse[:, :, mine]),
+        sharding=sharding,
+    )
+    assert error(ring[0], out[:, :, mine]) <= FORWARD
+    assert torch.allclose(ring[1], lse[:, :, mine], rtol=FORWARD, atol=FORWARD)
+    assert error(ring[2], weights[:, :, mine]) <= FORWARD
+    assert torch.equal(ring[2] == 0, weights[:, :, mine] == 0)
+    for name, x, y in zip("qkv", ring[3], grads, strict=True):
+        assert error(x, y[:, :, mine]) <= GRADIENT, name
+    for name, whole in others.items():
+        if whole is None:
+            assert ring[4][name] is None
+            continue
+        axis = OPERAND_AXES.get(name)
+        expected = whole if axis is None else whole.index_select(axis, mine)
+        assert ring[4][name].dtype == whole.dtype
+        assert error(ring[4][name], expected) <= GRADIENT, name
+
+
+def every_operand(rank, ranks):
+    cases = operand_cases()
+    for n, operands in enumerate(cases.values()):
+        sharding = SHARDINGS[n % 3]
+        for causal in (False, True):
+            compare_operands(rank, ranks, sharding, operands, causal)
+    together = {}
+    for operands in cases.values():
+        together |= operands
+    for sharding in SHARDINGS:
+        compare_operands(rank, ranks, sharding, together, True)
+
+
+def operand_forms(rank, ranks):
+    """One row for all queries, a drawn seed, a layer, narrow tokens."""
+    q, k, v, _ = inputs()
+    mine = lt.ring_shard("zigzag", LENGTH, rank, ranks)
+    part = [x[:, :, mine] for x in (q, k, v)]
+    # A row for all queries: each rank's gradient is that of its own.
+    row = torch.zeros(1, 1, 1, LENGTH, requires_grad=True)
+    lt.attention(q, k, v, pair_bias=row).square().sum().backward()
+    mine_row = torch.zeros(1, 1, 1, LENGTH, requires_grad=True)
+    out = lt.ring_attention(*part, sharding="zigzag", pair_bias=mine_row)
+    out.square().sum().backward()
+    total = mine_row.grad.clone()
+    dist.all_reduce(total)
+    assert error(total, row.grad) <= GRADIENT
+    # Without a seed, that of rank 0 counts.
+    torch.manual_seed(rank)
+    dropped = lt.ring_attention(
+        *part, sharding="zigzag", dropout=0.5, return_weights=True
+    )[1]
+    torch.manual_seed(0)
+    weights = lt.attention(q, k, v, dropout=0.5, return_weights=True)[1]
+    assert torch.equal(dropped == 0, weights[:, :, mine] == 0)
+
+
+def gradient_of_lse(rank, ranks):
+    """That of one call over the whole sequence."""
+    q, k, v, _ = inputs()
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    out, lse = lt.attention(*whole, causal=True, return_lse=True)
+    (out.sum() + lse.sin().sum()).backward()
+    sizes = [len(x) for x in torch.arange(LENGTH).tensor_split(ranks)]
+    mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    part = [x[:, :, mine].clone().requires_grad_() for x in (q, k, v)]
+    out, lse = lt.ring_attention(*part, causal=True, return_lse=True)
+    (out.sum() + lse.sin().sum()).backward()
+    for x, full in zip(part, whole, strict=True):
+        assert error(x.grad, full.grad[:, :, mine]) <= GRADIENT
+
+
 def refusals(rank, ranks):
     q, k, v, _ = inputs()
-    leaf = q.clone().requires_grad_()
-    _, lse = lt.ring_attention(leaf, k, v, return_lse=True)
-    with pytest.raises(NotImplementedError, match="no gradient of lse"):
-        lse.sum().backward()
     last = rank == ranks - 1
     with pytest.raises(ValueError, match="no sharding 'spiral'"):
         lt.ring_attention(q, k, v, sharding="spiral")
@@ -163,6 +301,18 @@ def refusals(rank, ranks):
         lt.ring_attention(q, k, v, key_lengths=[3, 4 + last])
     with pytest.raises(ValueError, match=r"key_lengths must be \[2\], got \[3\]"):
         lt.ring_attention(q, k, v, key_lengths=[3, 4, 5])
+    total = ranks * LENGTH
+    with pytest.raises(ValueError, match=r"prefix_lengths must lie in \[0, "):
+        lt.ring_attention(q, k, v, prefix_lengths=[3, total + 1])
+    with pytest.raises(ValueError, match="same seed: rank 0 has 0 and rank"):
+        lt.ring_attention(q, k, v, dropout=0.5, seed=int(last))
+    with pytest.raises(ValueError, match="same sinks"):
+        lt.ring_attention(q, k, v, sinks=torch.full((HEADS,), float(last)))
+    with pytest.raises(ValueError, match="same key_bias, batch and heads: rank 0 has"):
+        lt.ring_attention(q, k, v, key_bias=None if last else q[:, :, :, 0])
+    with pytest.raises(ValueError, match="same mask, given or not"):
+        keep = torch.ones(1, total, dtype=torch.bool)
+        lt.ring_attention(q, k, v, mask=None if last else keep)
     # Packed positions that fall between ranks alone.
     where = torch.tensor(
         [locus.pack_position(ranks - rank, 1, i) for i in range(LENGTH)]
@@ -190,23 +340,37 @@ def one_sees(rank, ranks):
     with pytest.raises(ValueError, match=theirs + r"q_positions must be \[37\]"):
         where = torch.arange(LENGTH)
         lt.ring_attention(q, k, v, q_positions=where[last:], k_positions=where)
+    with pytest.raises(ValueError, match=theirs + "pair_bias must be over the"):
+        lt.ring_attention(
+            q, k, v, pair_bias=torch.zeros(1, 1, 1, ranks * LENGTH + last)
+        )
+    with pytest.raises(ValueError, match=theirs + r"sinks must be \[4\], got \[3\]"):
+        lt.ring_attention(q, k, v, sinks=torch.zeros(HEADS - last))
     # Found by the engine, in the midst of the ring.
     with pytest.raises(ValueError, match=theirs + ".*positions"):
         far = torch.full((LENGTH,), 2**62 if last else 0)
         lt.ring_attention(q, k, v, q_positions=far, k_positions=where)
     part = [x.clone().requires_grad_() for x in (q, k, v)]
     out = lt.ring_attention(*part)
-    backward = ops.attention_backward_op
+    backward = locus.attention_backward
 
-    def fails(*_):
+    def fails(*_, **__):
         raise MemoryError("there is no more")
 
-    ops.attention_backward_op = fails if last else backward
+    locus.attention_backward = fails if last else backward
     with pytest.raises(MemoryError, match=theirs + "there is no more"):
         out.backward(d_out)
-    ops.attention_backward_op = backward
+    locus.attention_backward = backward
     # The group works as before.
     lt.ring_attention(*part).backward(d_out)
+
+
+def arrives(rank, ranks):
+    """No rank leaves the group while another still talks to it.
+
+    Gloo ends a process whose peer has closed its connections early.
+    """
+    dist.barrier()
 
 
 def worker(rank, ranks, folder, names):
@@ -225,9 +389,9 @@ def worker(rank, ranks, folder, names):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_ranks_equal_one_process(ranks):
-    names = ["every_encoding", "every_option"]
+    names = ["every_encoding", "every_option", "every_operand", "operand_forms"]
     if ranks > 1:
-        names += ["uneven", "refusals", "one_sees"]
+        names += ["uneven", "gradient_of_lse", "refusals", "one_sees", "arrives"]
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(worker, (ranks, folder, names), nprocs=ranks)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-import locus
+import locus_attn as locus
 
 START = """
 import os, pathlib, signal, sys, time
@@ -34,17 +34,17 @@ def arrays(*shape):
 
 TORCH_FIRST = """
 wake_torch()
-import locus
+import locus_attn as locus
 """
 
 LOCUS_FIRST = """
-import locus
+import locus_attn as locus
 wake_torch()
 """
 
 # It has a helper of its own when torch comes.
 LOCUS_AT_WORK_FIRST = """
-import locus
+import locus_attn as locus
 locus.attention(*arrays(1, 8, 512, 64), threads=2)
 wake_torch()
 """
@@ -80,7 +80,7 @@ def run(script):
 def test_starts_no_threads_beside_those_of_torch(order, call):
     script = ORDERS[order]
     if "torch" in call:
-        script += "\nimport torch, locus.torch"
+        script += "\nimport torch, locus_attn.torch"
     assert (
         run(f"{script}\nbefore = threads()\n{call}\nprint(threads() - before)") == "0"
     )
@@ -88,7 +88,7 @@ def test_starts_no_threads_beside_those_of_torch(order, call):
 
 def test_without_torch_it_starts_its_own():
     """The counterpart: the count of the test above can be another than 0."""
-    script = "import locus\nbefore = threads()\n"
+    script = "import locus_attn as locus\nbefore = threads()\n"
     call = "locus.attention(*arrays(1, 8, 512, 64), threads=3)\n"
     assert run(script + call + "print(threads() - before)") == "2"
 
@@ -96,7 +96,7 @@ def test_without_torch_it_starts_its_own():
 def test_importing_starts_nothing():
     script = """
 before = threads()
-import locus
+import locus_attn as locus
 assert not any("gomp" in line for line in open("/proc/self/maps"))
 print(threads() - before)
 """
@@ -112,7 +112,7 @@ def test_the_same_bits_on_either_threads():
 
     assert torch.get_num_threads() > 0  # torch is there in this process
     script = """
-import hashlib, locus
+import hashlib, locus_attn as locus
 out = locus.attention(*arrays(1, 8, 512, 64), causal=True, threads=3)
 print(hashlib.sha256(out.tobytes()).hexdigest())
 """
@@ -141,7 +141,7 @@ def test_works_in_a_forked_process(order):
 def test_works_in_a_process_forked_before_locus_was_imported():
     """It has the runtime of its parent, whose threads did not come along."""
     child = """
-    import locus
+    import locus_attn as locus
     again = locus.attention(*arrays(1, 8, 512, 64), threads=3)
 """
     script = """

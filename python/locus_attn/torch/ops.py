@@ -1,0 +1,259 @@
+"""The operators `locus::attention`, `locus::attention_backward`, `locus::rotate`
+and `locus::embed`.
+
+They are registered with autograd formulas and fake kernels (shapes only), so
+that autograd, torch.compile, torch.export and torch.library.opcheck see through
+them. An encoding enters as its tensors and its kind, see `kinds`.
+
+Shapes: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] give
+out [B, Hq, Lq, Dv] of q's type and lse [B, Hq, Lq] in float32, where
+
+    lse_i = ln sum_j exp(s_ij)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import locus_attn as locus
+
+from . import kinds
+from .raw import integers, raw, raw_or_none
+from .raw import mask as raw_mask
+from .raw import threads as _threads
+
+# What a call brings to the scores, each with a gradient.
+OPERANDS = ("key_bias", "pair_bias", "sinks", "table_queries")
+_OPERANDS = ", ".join(f"Tensor? {name}" for name in OPERANDS)
+
+# The options of a call, as arguments of an operator. The window is inclusive and
+# has both ends or none; the seed of a dropout is one int64, a tensor, so that a
+# graph can draw it; threads = None takes torch.get_num_threads().
+_OPTIONS = (
+    "bool causal, bool by_index, float? scale, int? window_left, "
+    "int? window_right, int? chunk, float? softcap, Tensor? q_positions, "
+    "Tensor? k_positions, Tensor? key_lengths, Tensor? q_segments, "
+    "Tensor? k_segments, Tensor? mask, Tensor? prefix_lengths, float dropout, "
+    "Tensor? seed, int? threads"
+)
+
+
+def _keywords(
+    causal, by_index, scale, left, right, chunk, softcap,
+    q_pos, k_pos, lengths, q_seg, k_seg, mask, prefix, dropout, seed, threads,
+) -> dict[str, Any]:  # fmt: skip
+    """The keywords of locus.attention for the arguments of an operator."""
+    return {
+        "causal": causal,
+        "by_index": by_index,
+        "scale": scale,
+        "window": None if left is None else (left, right),
+        "chunk": chunk,
+        "softcap": softcap,
+        "q_positions": integers(q_pos),
+        "k_positions": integers(k_pos),
+        "key_lengths": integers(lengths),
+        "q_segments": integers(q_seg),
+        "k_segments": integers(k_seg),
+        "mask": raw_mask(mask),
+        "prefix_lengths": integers(prefix),
+        "dropout": dropout,
+        "seed": None if seed is None else int(seed),
+        "threads": _threads(threads),
+    }
+
+
+def _operands(operands) -> dict[str, Any]:
+    return {name: raw_or_none(x) for name, x in zip(OPERANDS, operands, strict=True)}
+
+
+@torch.library.custom_op(
+    "locus::attention",
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor q, Tensor k, Tensor v, Tensor[] params, str kind, "
+    f"{_OPERANDS}, {_OPTIONS}) -> (Tensor, Tensor)",
+)
+def attention_op(q, k, v, params, kind, *rest):
+    """(out, lse) of `functional.attention`."""
+    operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
+    encoding = kinds.build(kind, params)
+    return locus.attention(
+        raw(q),
+        raw(k),
+        raw(v),
+        encoding,
+        return_lse=True,
+        **_operands(operands),
+        **_keywords(*options),
+    )
+
+
+@attention_op.register_fake
+def _(q, k, v, params, kind, *rest):
+    batch, heads, length, _ = q.shape
+    out = q.new_empty(batch, heads, length, v.shape[3])
+    return out, q.new_empty(batch, heads, length, dtype=torch.float32)
+
+
+@torch.library.custom_op(
+    "locus::attention_backward",
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, "
+    f"Tensor lse, Tensor[] params, str kind, {_OPERANDS}, bool pair_bias_grad, "
+    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor[], Tensor[])",
+)
+def attention_backward_op(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
+    """(d_q, d_k, d_v, d_params, d_operands) of sum(d_out * out) + sum(d_lse * lse).
+
+    d_operands has one entry for each operand that is given, in order; that of
+    pair_bias is empty unless pair_bias_grad.
+    """
+    count = len(OPERANDS)
+    operands, pair_bias_grad, options = rest[:count], rest[count], rest[count + 1 :]
+    encoding = kinds.build(kind, params)
+    d_q, d_k, d_v, d_params = locus.attention_backward(
+        *map(raw, (d_out, q, k, v, out, lse)),
+        encoding,
+        d_lse=raw_or_none(d_lse),
+        pair_bias_grad=pair_bias_grad,
+        **_operands(operands),
+        **_keywords(*options),
+    )
+    d_operands = [
+        torch.as_tensor(d_params.pop(name)) if name in d_params else x.new_empty(0)
+        for name, x in zip(OPERANDS, operands, strict=True)
+        if x is not None
+    ]
+    return d_q, d_k, d_v, param_grads(kind, params, d_params), d_operands
+
+
+def param_grads(kind: str, params: list[Tensor], by_name: dict) -> list[Tensor]:
+    """Gradients of locus.attention_backward in the order and types of `params`."""
+    return [
+        torch.as_tensor(by_name[name]).reshape(p.shape).to(p.dtype)
+        if name in by_name
+        else torch.zeros_like(p)
+        for name, p in zip(kinds.param_names(kind), params, strict=True)
+    ]
+
+
+@attention_backward_op.register_fake
+def _(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
+    def dense(x: Tensor) -> Tensor:
+        return x.new_empty(x.shape)
+
+    count = len(OPERANDS)
+    d_operands = [
+        x.new_empty(0) if name == "pair_bias" and not rest[count] else dense(x)
+        for name, x in zip(OPERANDS, rest[:count], strict=True)
+        if x is not None
+    ]
+    return dense(q), dense(k), dense(v), [dense(p) for p in params], d_operands
+
+
+def _save_attention(ctx, inputs, output) -> None:
+    q, k, v, params, kind, *rest = inputs
+    out, lse = output
+    tensors = [x if isinstance(x, Tensor) else None for x in rest]
+    ctx.save_for_backward(q, k, v, out, lse, *tensors, *params)
+    ctx.kind, ctx.held = kind, kinds.held(kind)
+    ctx.num_rest = len(rest)
+    ctx.plain_rest = [None if isinstance(x, Tensor) else x for x in rest]
+
+
+def _attention_grads(ctx, d_out: Tensor, d_lse: Tensor):
+    q, k, v, out, lse, *saved = ctx.saved_tensors
+    tensors, params = saved[: ctx.num_rest], saved[ctx.num_rest :]
+    rest = [
+        t if t is not None else plain
+        for t, plain in zip(tensors, ctx.plain_rest, strict=True)
+    ]
+    operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
+    # q, k, v, params and kind come before the operands.
+    wanted = ctx.needs_input_grad[5 : 5 + len(OPERANDS)]
+    pair_bias_grad = wanted[OPERANDS.index("pair_bias")]
+    d_q, d_k, d_v, d_params, d_operands = attention_backward_op(
+        *(d_out, d_lse, q, k, v, out, lse, params, ctx.kind),
+        *(*operands, pair_bias_grad, *options),
+    )
+    # Offsets among the parameters are integers and have none.
+    d_params = [
+        g if p.is_floating_point() else None
+        for g, p in zip(d_params, params, strict=True)
+    ]
+    given = iter(d_operands)
+    grads = [None if x is None else next(given) for x in operands]
+    grads = [g if want else None for g, want in zip(grads, wanted, strict=True)]
+    return d_q, d_k, d_v, d_params, None, *grads, *([None] * len(options))
+
+
+attention_op.register_autograd(_attention_grads, setup_context=_save_attention)
+
+
+def turn(x: Tensor, encoding: Any, positions: Tensor | None, inverse: bool) -> Tensor:
+    """`locus.rotate`, on as many threads as torch uses."""
+    return locus.rotate(
+        raw(x), encoding, integers(positions), inverse, threads=_threads(None)
+    )
+
+
+@torch.library.custom_op(
+    "locus::rotate",
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor x, str kind, Tensor? positions, bool inverse) -> Tensor",
+)
+def rotate_op(x, kind, positions, inverse):
+    """x [B, H, L, D] turned by its positions."""
+    return turn(x, kinds.build(kind, []), positions, inverse)
+
+
+@rotate_op.register_fake
+def _(x, kind, positions, inverse):
+    # As the engine lays out results: in the order of x.
+    if x.shape[1] > 1 and x.stride(1) < x.stride(2):
+        return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
+    return x.new_empty(x.shape)
+
+
+def _save_rotate(ctx, inputs, output) -> None:
+    _, ctx.kind, positions, ctx.inverse = inputs
+    ctx.held = kinds.held(ctx.kind)
+    ctx.save_for_backward(positions)
+
+
+def _rotate_grads(ctx, d_out: Tensor):
+    # R = g Q with Q orthogonal and g the gain of each channel, so
+    # R^T = g^2 R^-1 and (R^-1)^T = g^-2 R.
+    (positions,) = ctx.saved_tensors
+    d_x = rotate_op(d_out, ctx.kind, positions, not ctx.inverse)
+    gains = kinds.gains(ctx.kind, int(d_out.shape[-1]))
+    if gains is not None:
+        row = torch.tensor(gains, dtype=torch.float64).square()
+        d_x = (d_x / row if ctx.inverse else d_x * row).to(d_x.dtype)
+    return d_x, None, None, None
+
+
+rotate_op.register_autograd(_rotate_grads, setup_context=_save_rotate)
+
+
+@torch.library.custom_op(
+    "locus::embed",
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor positions, str kind, int width, ScalarType dtype) -> Tensor",
+)
+def embed_op(positions, kind, width, dtype):
+    """Rows E[pos] of an encoding of the input: [..., width]."""
+    rows = kinds.build(kind, []).embed(positions.reshape(-1).numpy())
+    return torch.as_tensor(rows).to(dtype).reshape(*positions.shape, width)
+
+
+@embed_op.register_fake
+def _(positions, kind, width, dtype):
+    return positions.new_empty((*positions.shape, width), dtype=dtype)
