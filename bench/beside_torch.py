@@ -38,8 +38,8 @@ def sides(heads, threads):
     import numpy as np
     import torch
 
-    import locus
-    import locus.torch as lt
+    import locus_attn as locus
+    import locus_attn.torch as lt
 
     generator = torch.Generator().manual_seed(1)
     shape = (1, heads, LENGTH, DIM)

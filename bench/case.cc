@@ -12,15 +12,20 @@
 namespace locus::bench {
 namespace {
 
-// The tensors of gradients: of q, k and v, and of the tables that are trained.
-// Rows of numbers become tensors.
-std::vector<Tensor> TensorsOf(const Tensor& d_q, const Tensor& d_k,
-                              const Tensor& d_v, const TermGrads& terms) {
-  std::vector<Tensor> all = {d_q,           d_k,           d_v,
-                             terms.q_table, terms.k_table, terms.v_table};
+// The tensors of gradients: of q, k and v, of operands, and of the tables that
+// are trained. Rows of numbers become tensors.
+template <typename Grads>
+std::vector<Tensor> TensorsOf(const Grads& grads) {
+  const TermGrads& terms = grads.terms;
+  const OperandGrads& operands = grads.operands;
+  std::vector<Tensor> all = {
+      grads.d_q,          grads.d_k,      grads.d_v,   operands.key_bias,
+      operands.pair_bias, operands.sinks, terms.scale, terms.q_table,
+      terms.k_table,      terms.v_table};
   const auto add = [&](const std::vector<double>& row) {
     all.push_back(Tensor::From({static_cast<int64_t>(row.size())}, row));
   };
+  if (terms.rotate) add(terms.rotate->theta);
   if (terms.extra_dot) {
     all.push_back(terms.extra_dot->q_rows);
     all.push_back(terms.extra_dot->k_rows);
@@ -118,6 +123,8 @@ Case::Case(const CallSpec& spec) : spec_(spec) {
   positions_ = PositionsFor(spec.encoding, spec.length);
   options_.q_positions = options_.k_positions = positions_;
   terms_ = encoding->Lower(CallShape(q_, k_, v_, options_)).terms;
+  operands_.Add(spec.operand, spec.heads, spec.length, spec.dim, options_,
+                terms_, backward_);
 }
 
 const AttentionResult& Case::Forward() {
@@ -139,7 +146,8 @@ double Case::Time(Direction direction) {
   if (direction == Direction::kForward) {
     Attention(q_, k_, v_, terms_, options_);
   } else {
-    AttentionBackward(d_out_, q_, k_, v_, *forward_, terms_, options_);
+    AttentionBackward(d_out_, q_, k_, v_, *forward_, terms_, options_,
+                      backward_);
   }
   return Seconds() - start;
 }
@@ -149,9 +157,9 @@ int64_t Case::OutputBytes(Direction direction) {
     const AttentionResult result = Attention(q_, k_, v_, terms_, options_);
     return BytesOf({result.out, result.lse});
   }
-  const AttentionGrads grads =
-      AttentionBackward(d_out_, q_, k_, v_, Forward(), terms_, options_);
-  return BytesOf(TensorsOf(grads.d_q, grads.d_k, grads.d_v, grads.terms));
+  const AttentionGrads grads = AttentionBackward(d_out_, q_, k_, v_, Forward(),
+                                                 terms_, options_, backward_);
+  return BytesOf(TensorsOf(grads));
 }
 
 double Case::Error(Direction direction) {
@@ -159,12 +167,12 @@ double Case::Error(Direction direction) {
     const Tensor exact = reference::Attention(q_, k_, v_, terms_, options_).out;
     return RelativeError(exact, Forward().out);
   }
-  const AttentionGrads fused =
-      AttentionBackward(d_out_, q_, k_, v_, Forward(), terms_, options_);
-  const reference::Backward exact =
-      reference::AttentionBackward(d_out_, q_, k_, v_, terms_, options_);
-  const auto a = TensorsOf(exact.d_q, exact.d_k, exact.d_v, exact.terms);
-  const auto b = TensorsOf(fused.d_q, fused.d_k, fused.d_v, fused.terms);
+  const AttentionGrads fused = AttentionBackward(d_out_, q_, k_, v_, Forward(),
+                                                 terms_, options_, backward_);
+  const reference::Backward exact = reference::AttentionBackward(
+      d_out_, q_, k_, v_, terms_, options_, backward_);
+  const auto a = TensorsOf(exact);
+  const auto b = TensorsOf(fused);
   double worst = 0.0;
   for (size_t n = 0; n < a.size(); ++n) {
     worst = std::max(worst, RelativeError(a[n], b[n]));

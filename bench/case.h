@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/operands.h"
 #include "locus/attention.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 #include "locus/tensor.h"
 
 namespace locus::bench {
@@ -24,6 +25,8 @@ inline std::string_view DirectionName(Direction direction) {
 // Self-attention on [1, heads, length, dim] in `dtype`.
 struct CallSpec {
   std::string encoding = "none";
+  std::string operand =
+      {};  // of OperandNames, beside the encoding; empty: none
   DType dtype = DType::kF32;
   bool causal = false;
   int64_t heads = 16;
@@ -34,6 +37,10 @@ struct CallSpec {
   // Of plain attention: forward 4 L^2 D H (q.k and p.v, a multiply and an add
   // each), backward 10 L^2 D H (five such products); causal sees half.
   double Operations(Direction direction) const;
+  // What it is called in a table.
+  const std::string& Name() const {
+    return operand.empty() ? encoding : operand;
+  }
   // Of q, which k, v and the output share.
   int64_t QBytes() const { return heads * length * dim * DTypeBytes(dtype); }
 };
@@ -43,7 +50,7 @@ class Case {
   // Random inputs, and the encoding's example lowered for the call. Throws
   // Error for an encoding that the list does not have or that cannot serve.
   explicit Case(const CallSpec& spec);
-  Case(const Case&) = delete;  // options_ points into positions_
+  Case(const Case&) = delete;  // options_ points into members
   Case& operator=(const Case&) = delete;
 
   const CallSpec& spec() const { return spec_; }
@@ -67,7 +74,9 @@ class Case {
   CallSpec spec_;
   Tensor q_, k_, v_, d_out_;
   std::vector<int64_t> positions_;
+  Operands operands_;
   AttentionOptions options_;
+  BackwardOptions backward_;
   Terms terms_;
   std::optional<AttentionResult> forward_;
 };

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "locus/attention.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 #include "locus/kv_cache.h"
 #include "locus/rotary.h"
@@ -61,6 +61,7 @@ struct CountCase {
   bool causal = false;
   int64_t window = 0;  // keys that a query sees behind itself; 0: all
   std::optional<double> softcap = {};
+  double dropout = 0.0;
   int64_t q_heads = 2;
   int64_t kv_heads = 2;
   // Too long for the kernel of short calls. Counting takes a microsecond per
@@ -98,6 +99,7 @@ const std::vector<CountCase>& Cases() {
       {.name = "forward/tupe", .encoding = "tupe"},
       {.name = "forward/fire/causal", .encoding = "fire", .causal = true},
       {.name = "forward/softcap", .softcap = 30.0},
+      {.name = "forward/dropout", .dropout = 0.1},
       {.name = "forward/bf16", .dtype = DType::kBF16},
       {.name = "forward/grouped/window",
        .encoding = "rope",
@@ -109,6 +111,11 @@ const std::vector<CountCase>& Cases() {
       {.name = "backward/plain/causal",
        .kind = Kind::kBackward,
        .causal = true,
+       .length = kBackwardLength},
+      {.name = "backward/dropout/causal",
+       .kind = Kind::kBackward,
+       .causal = true,
+       .dropout = 0.1,
        .length = kBackwardLength},
       {.name = "backward/rope/grouped",
        .kind = Kind::kBackward,
@@ -226,6 +233,7 @@ struct Operands {
     options.causal = c.causal;
     if (c.window > 0) options.window = Window{.left = c.window};
     options.softcap = c.softcap;
+    options.dropout = {.rate = c.dropout, .seed = 7};
     options.threads = 1;
     options.return_lse = c.kind == Kind::kBackward || c.kind == Kind::kMerge;
   }

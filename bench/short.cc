@@ -23,7 +23,7 @@
 #include "bench/materialised.h"
 #include "bench/measure.h"
 #include "locus/attention.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 #include "locus/files.h"
 #include "locus/simd.h"

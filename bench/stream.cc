@@ -19,9 +19,11 @@ Rotation RotationOf(const StreamSpec& spec) {
   return rotation;
 }
 
+// Integers are storage of the cache: what it is given are floats.
 Tensor Random(const StreamSpec& spec, int64_t heads, int64_t tokens,
               uint64_t seed) {
-  return RandomInput(spec.dtype, {1, heads, tokens, spec.dim}, seed);
+  const DType dtype = spec.dtype == DType::kI8 ? DType::kF32 : spec.dtype;
+  return RandomInput(dtype, {1, heads, tokens, spec.dim}, seed);
 }
 
 // The same in memory of the library's own, on large pages where the system has
@@ -98,8 +100,17 @@ struct RotateData {
 
 }  // namespace
 
+StreamSpec StreamSpec::Plain() const {
+  StreamSpec plain = *this;
+  plain.encoding = "none";
+  if (dtype == DType::kI8) plain.dtype = DType::kBF16;
+  return plain;
+}
+
 double StreamSpec::Bytes() const {
-  const double row = static_cast<double>(length * dim * DTypeBytes(dtype));
+  const int64_t scale = dtype == DType::kI8 ? DTypeBytes(DType::kF32) : 0;
+  const double row =
+      static_cast<double>(length * (dim * DTypeBytes(dtype) + scale));
   return stream == Stream::kDecode
              ? 2.0 * static_cast<double>(kv_heads) * row
              : 2.0 * static_cast<double>(q_heads + kv_heads) * row;

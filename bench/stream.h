@@ -37,6 +37,8 @@ struct StreamSpec {
   int64_t dim = 128;
   int threads = 0;
 
+  // What decode is compared with: no encoding, and for i8 bf16.
+  StreamSpec Plain() const;
   // Decode: keys and values read once. Rotate: q and k read and written.
   double Bytes() const;
   // Decode: reading; rotate: updating in place. Bytes a second.
@@ -72,7 +74,7 @@ struct StreamRow {
   Spread milliseconds = {};
   Spread gb_per_s = {};
   Spread of_limit = {};
-  std::optional<Spread> of_plain = {};  // of decode
+  std::optional<Spread> of_plain = {};  // of decode: as StreamSpec::Plain
   double error = 0.0;
 };
 

@@ -30,9 +30,7 @@ struct Prepared {
   explicit Prepared(const StreamSpec& spec)
       : with(spec), error(StreamError(spec)) {
     if (spec.stream == Stream::kDecode) {
-      StreamSpec other = spec;
-      other.encoding = "none";
-      plain = std::make_unique<StreamCase>(other);
+      plain = std::make_unique<StreamCase>(spec.Plain());
       plain->Time();
     }
     with.Time();
@@ -103,7 +101,8 @@ void Register(const StreamSpec& spec) {
 }  // namespace
 
 void RegisterStreams(int threads) {
-  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16,
+                              DType::kI8};
   for (const std::string& encoding : AttentionEncodings()) {
     for (const DType dtype : kTypes) {
       for (const int64_t length : {128, 8192}) {
@@ -118,6 +117,7 @@ void RegisterStreams(int threads) {
   for (const PairLayout layout :
        {PairLayout::kInterleaved, PairLayout::kHalves}) {
     for (const DType dtype : kTypes) {
+      if (dtype == DType::kI8) continue;
       for (const int64_t length : {128, 4096}) {
         Register({.stream = Stream::kRotate,
                   .layout = layout,

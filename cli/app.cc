@@ -47,11 +47,13 @@ int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
 }
 
 void EncodingArgs::AddTo(CLI::App& command) {
-  command.add_option("encoding", name, "name of an encoding; see locus list")
+  command
+      .add_option("encodings", names,
+                  "names of locus list, with options as in rope{base=100}")
       ->required();
   command
       .add_option("-o,--option", options,
-                  "an option of the encoding, name=value; may be repeated")
+                  "an option of every encoding, name=value; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--heads", heads, "number of heads")
       ->capture_default_str();
@@ -82,6 +84,21 @@ ExampleConfig EncodingArgs::Config() const {
   return config;
 }
 
+std::vector<Chosen> EncodingArgs::Read() const {
+  const ExampleConfig config = Config();
+  std::vector<Chosen> all;
+  for (const std::string& name : names) {
+    Variant variant = FindVariant(name);
+    for (const auto& [option, value] : config.options) {
+      variant.options.emplace(option, value);
+    }
+    all.push_back(
+        {.name = variant.Name(), .info = variant.info, .config = config});
+    all.back().config.options = variant.options;
+  }
+  return all;
+}
+
 Shape ShapeOf(const ExampleConfig& config) {
   return Shape::SelfAttention(config.heads, config.head_dim, config.length);
 }
@@ -92,6 +109,76 @@ Json ConfigJson(const ExampleConfig& config) {
           {"length", config.length},
           {"seed", config.seed},
           {"options", config.options}};
+}
+
+namespace {
+
+// "base=10000.0: of the frequencies; 10 to 10000000"
+std::string OptionHelp(const Field& option) {
+  std::string text(option.name);
+  if (option.type == FieldType::kChoice) {
+    text += fmt::format("={}", option.choices);
+  } else if (option.type == FieldType::kFlag) {
+    text += "=true|false";
+  }
+  text += fmt::format(": {}", option.sentence);
+  std::string fallback(option.fallback);
+  if (option.type == FieldType::kFlag) {
+    fallback = fallback == "True" ? "true" : "false";
+  }
+  if (fallback != "None") text += fmt::format("; {} unless given", fallback);
+  if (option.slider.defined()) {
+    text += fmt::format("; from {} to {}", option.slider.lowest,
+                        option.slider.highest);
+  }
+  return text;
+}
+
+}  // namespace
+
+Json FieldsJson(std::span<const Field> fields) {
+  Json list = Json::array();
+  for (const Field& field : fields) {
+    Json json = {{"name", field.name},
+                 {"type", FieldTypeName(field.type)},
+                 {"default", field.fallback.empty() ? Json(nullptr)
+                                                    : Json(field.fallback)},
+                 {"choices", ChoicesOf(field)},
+                 {"shape", field.shape},
+                 {"optional", field.optional},
+                 {"by_name", field.by_name},
+                 {"sentence", field.sentence},
+                 {"slider", nullptr}};
+    if (field.slider.defined()) {
+      json["slider"] = {{"lowest", field.slider.lowest},
+                        {"highest", field.slider.highest},
+                        {"step", field.slider.step},
+                        {"logarithmic", field.slider.logarithmic}};
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+std::string OptionsHelp(const EncodingInfo& info) {
+  if (info.options.empty()) {
+    return fmt::format("{} has no options\n", info.name);
+  }
+  std::string text = fmt::format("Options of {}, -o name=value:\n", info.name);
+  for (const Field& option : info.options) {
+    bool first = true;
+    const auto width = static_cast<size_t>(std::max(TerminalWidth() - 4, 20));
+    for (const std::string& line : Wrap(OptionHelp(option), width)) {
+      text += fmt::format("{}{}\n", first ? "  " : "    ", line);
+      first = false;
+    }
+  }
+  return text;
+}
+
+Json OneOrAll(Json list) {
+  if (list.size() == 1) return std::move(list[0]);
+  return {{"encodings", std::move(list)}};
 }
 
 Json NumberJson(double value) {

@@ -4,10 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus::cli {
 
@@ -19,19 +20,29 @@ inline constexpr int kBadInput = 2;
 // Keys keep the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-// An encoding on the command line. Numbers stay text until they are read, so
+// An encoding with its options, and what is made of it.
+struct Chosen {
+  std::string name = {};  // "rope{base=100}"
+  const EncodingInfo* info = nullptr;
+  ExampleConfig config = {};
+};
+
+// Encodings on the command line. Numbers stay text until they are read, so
 // that a bad one gets a sentence of its own.
 struct EncodingArgs {
-  std::string name = {};
-  std::vector<std::string> options = {};  // name=value
+  std::vector<std::string> names = {};    // "rope", "rope{base=100}"
+  std::vector<std::string> options = {};  // name=value, of all of them
   std::string heads = "8";
   std::string dim = "64";
   std::string length = "128";
   std::string seed = "1";
 
   void AddTo(CLI::App& command);
-  // Throws Error for a number out of range or an option without a value.
+  // Sizes and options. Throws Error for a number out of range or an option
+  // without a value.
   ExampleConfig Config() const;
+  // The encodings. Throws Error for one that there is not, or for its options.
+  std::vector<Chosen> Read() const;
 };
 
 // A whole number in [lowest, highest] from the text given with `flag`; throws
@@ -44,7 +55,13 @@ Shape ShapeOf(const ExampleConfig& config);
 
 // The settings and terms of an example, as JSON.
 Json ConfigJson(const ExampleConfig& config);
-// NaN becomes null.
+// Fields of a constructor, or options of an example, as JSON.
+Json FieldsJson(std::span<const Field> fields);
+// The options of an encoding with their defaults and ranges, in words.
+std::string OptionsHelp(const EncodingInfo& info);
+// The object of one encoding as it is, those of several as {encodings: [...]}.
+Json OneOrAll(Json list);
+// NaN and infinities become null.
 Json NumberJson(double value);
 
 // Writes to standard output. A reader that has gone away ends the program

@@ -21,6 +21,7 @@ namespace {
 // As they come from the command line.
 struct BenchArgs {
   std::vector<std::string> encodings = {};
+  std::vector<std::string> operands = {};
   std::string mask = {};
   std::string dtype = {};
   std::string heads = "0";
@@ -54,6 +55,22 @@ std::vector<std::string> EncodingNames(const std::vector<std::string>& wished) {
   return names;
 }
 
+// "all" spelled out, each once.
+std::vector<std::string> OperandNames(const std::vector<std::string>& wished) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  };
+  for (const std::string& wish : wished) {
+    if (wish == "all") {
+      for (const std::string_view name : bench::OperandNames()) add(name);
+    } else {
+      add(bench::FindOperand(wish));
+    }
+  }
+  return names;
+}
+
 BenchPlan PlanOf(const BenchArgs& args) {
   // Longer calls take hours, and their reference tables do not fit a machine.
   constexpr int64_t kMostLength = int64_t{1} << 20;
@@ -66,6 +83,11 @@ BenchPlan PlanOf(const BenchArgs& args) {
   plan.encodings = or_usual({"alibi", "t5", "kerple", "rope", "shaw",
                              "transformer-xl", "tupe", "deberta"});
   plan.decoded = or_usual({"alibi", "rope"});
+  plan.operands = OperandNames(args.operands);
+  // Operands alone, unless encodings are asked for as well.
+  if (!plan.operands.empty() && args.encodings.empty()) {
+    plan.encodings = {"none"};
+  }
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     if (args.dtype == DTypeName(dtype)) plan.dtype = dtype;
   }
@@ -139,9 +161,11 @@ void AddBench(CLI::App& app, int& code) {
   command->footer(
       "Examples:\n  locus bench --encodings alibi,rope --length 1024\n"
       "  locus bench --chart speed.png --save speed.json\n"
-      "  locus bench --memory --growth --encodings shaw\n\n"
+      "  locus bench --memory --growth --encodings shaw\n"
+      "  locus bench --attention --operands all --repeats 7\n\n"
       "Without a choice: --attention --decode --rotation. Plain attention "
-      "(none) is always\nmeasured, too, turn about with each encoding.\n"
+      "(none) is always\nmeasured, too, interleaved with each encoding or "
+      "operand.\n"
       "JSON: {version, threads, simd, machine, attention, memory, growth, "
       "decode, rotation};\na section that was not asked for is null.");
   const auto args = std::make_shared<BenchArgs>();
@@ -158,6 +182,11 @@ void AddBench(CLI::App& app, int& code) {
   command
       ->add_option("--encodings", args->encodings,
                    "names, comma-separated, or all")
+      ->delimiter(',');
+  command
+      ->add_option("--operands", args->operands,
+                   "what a call may bring, comma-separated, or all: sinks, "
+                   "masks, biases, dropout; beside plain attention")
       ->delimiter(',');
   command
       ->add_option("--mask", args->mask,

@@ -28,6 +28,7 @@ enum class Masks : uint8_t { kFull, kCausal, kBoth };
 // What is wanted. A size or repeats of 0: what is usual for the section.
 struct BenchPlan {
   std::vector<std::string> encodings = {};  // "none" first
+  std::vector<std::string> operands = {};   // beside plain attention
   std::optional<DType> dtype = {};          // empty: f32; streams: each in turn
   Masks masks = Masks::kBoth;
   int64_t heads = 0;
@@ -42,11 +43,13 @@ struct BenchPlan {
   bool rotation = false;
   std::vector<std::string> decoded = {};  // encodings of decode, "none" first
 
-  // A call of a section that is usually measured at `usual_length`.
+  // The calls of a section that is usually measured at `usual_length`: each
+  // encoding, then each operand.
+  std::vector<bench::CallSpec> Specs(bool causal, int64_t usual_length) const;
   bench::CallSpec Spec(const std::string& encoding, bool causal,
                        int64_t usual_length) const;
   bench::StreamSpec StreamOf(bench::Stream stream) const;
-  std::vector<DType> StreamTypes() const;
+  std::vector<DType> StreamTypes(bench::Stream stream) const;
   int Repeats(int usual) const { return repeats > 0 ? repeats : usual; }
 };
 

@@ -66,7 +66,7 @@ std::string Panel(const std::vector<SpeedRow>& rows, Direction direction) {
                           chosen[n].of_peak.low, chosen[n].of_peak.high);
       if (b == 0) {
         tics += fmt::format("{}'{}' {}", n == 0 ? "" : ", ",
-                            n == 0 ? "plain" : chosen[n].spec.encoding, n);
+                            n == 0 ? "plain" : chosen[n].spec.Name(), n);
       }
     }
     data += "EOD\n";

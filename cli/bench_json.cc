@@ -18,7 +18,9 @@ Json SpreadJson(const Spread& s) {
 
 template <typename Row>
 Json Start(const Row& row) {
+  const std::string& operand = row.spec.operand;
   return {{"encoding", row.spec.encoding},
+          {"operand", operand.empty() ? Json() : Json(operand)},
           {"direction", bench::DirectionName(row.direction)},
           {"causal", row.spec.causal},
           {"dtype", DTypeName(row.spec.dtype)},

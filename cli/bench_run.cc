@@ -29,7 +29,7 @@ std::vector<bool> CausalOrNot(Masks masks, bool both) {
 }
 
 std::string What(const CallSpec& spec, Direction direction) {
-  return fmt::format("{} {} {}", spec.encoding, bench::DirectionName(direction),
+  return fmt::format("{} {} {}", spec.Name(), bench::DirectionName(direction),
                      spec.causal ? "causal" : "full");
 }
 
@@ -55,14 +55,17 @@ class Runner {
 
  private:
   static int Steps(const BenchPlan& plan) {
-    const size_t rows = 2 * plan.encodings.size();
+    const size_t rows = 2 * (plan.encodings.size() + plan.operands.size());
     const size_t masks = CausalOrNot(plan.masks, true).size();
-    const size_t types = plan.StreamTypes().size();
-    return static_cast<int>(1 + (plan.memory ? rows : 0) +
-                            (plan.growth ? rows : 0) +
-                            (plan.attention ? rows * masks : 0) +
-                            (plan.decode ? types * plan.decoded.size() : 0) +
-                            (plan.rotation ? types * 2 : 0));
+    const auto types = [&](bench::Stream stream) {
+      return plan.StreamTypes(stream).size();
+    };
+    return static_cast<int>(
+        1 + (plan.memory ? rows : 0) + (plan.growth ? rows : 0) +
+        (plan.attention ? rows * masks : 0) +
+        (plan.decode ? types(bench::Stream::kDecode) * plan.decoded.size()
+                     : 0) +
+        (plan.rotation ? 2 * types(bench::Stream::kRotate) : 0));
   }
 
   void Print(const std::string& text) {
@@ -88,8 +91,7 @@ class Runner {
   void EachLong(const char* what, const Measure& measure) {
     for (const Direction direction : kDirections) {
       for (const bool causal : CausalOrNot(plan_.masks, /*both=*/false)) {
-        for (const std::string& name : plan_.encodings) {
-          const CallSpec spec = plan_.Spec(name, causal, kLongLength);
+        for (const CallSpec& spec : plan_.Specs(causal, kLongLength)) {
           progress_.Show(fmt::format("{} of {}", what, What(spec, direction)));
           measure(spec, direction);
         }
@@ -121,11 +123,10 @@ class Runner {
     for (const Direction direction : kDirections) {
       for (const bool causal : CausalOrNot(plan_.masks, /*both=*/true)) {
         Case plain(plan_.Spec("none", causal, kSpeedLength));
-        for (const std::string& name : plan_.encodings) {
-          const CallSpec spec = plan_.Spec(name, causal, kSpeedLength);
+        for (const CallSpec& spec : plan_.Specs(causal, kSpeedLength)) {
           progress_.Show(What(spec, direction));
           bench::SpeedRow row;
-          if (name == "none") {
+          if (spec.Name() == "none") {
             row = Speed(plain, plain, direction);
           } else {
             Case with(spec);
@@ -143,13 +144,12 @@ class Runner {
   void Decode() {
     Print(StreamTitle(plan_, bench::Stream::kDecode));
     bench::StreamSpec spec = plan_.StreamOf(bench::Stream::kDecode);
-    for (const DType dtype : plan_.StreamTypes()) {
+    for (const DType dtype : plan_.StreamTypes(bench::Stream::kDecode)) {
       spec.dtype = dtype;
-      spec.encoding = "none";
-      bench::StreamCase plain(spec);
+      bench::StreamCase plain(spec.Plain());
       for (const std::string& name : plan_.decoded) {
         spec.encoding = name;
-        if (name == "none") {
+        if (name == "none" && dtype == plain.spec().dtype) {
           Streamed(&plain, plain, results_.decode);
         } else {
           bench::StreamCase with(spec);
@@ -163,7 +163,7 @@ class Runner {
   void Rotation() {
     Print(StreamTitle(plan_, bench::Stream::kRotate));
     bench::StreamSpec spec = plan_.StreamOf(bench::Stream::kRotate);
-    for (const DType dtype : plan_.StreamTypes()) {
+    for (const DType dtype : plan_.StreamTypes(bench::Stream::kRotate)) {
       for (const PairLayout layout :
            {PairLayout::kInterleaved, PairLayout::kHalves}) {
         spec.dtype = dtype;
@@ -216,6 +216,19 @@ CallSpec BenchPlan::Spec(const std::string& encoding, bool causal,
           .threads = threads};
 }
 
+std::vector<CallSpec> BenchPlan::Specs(bool causal,
+                                       int64_t usual_length) const {
+  std::vector<CallSpec> specs;
+  for (const std::string& name : encodings) {
+    specs.push_back(Spec(name, causal, usual_length));
+  }
+  for (const std::string& name : operands) {
+    specs.push_back(Spec("none", causal, usual_length));
+    specs.back().operand = name;
+  }
+  return specs;
+}
+
 bench::StreamSpec BenchPlan::StreamOf(bench::Stream stream) const {
   bench::StreamSpec spec{.stream = stream, .threads = threads};
   spec.length = length > 0                         ? length
@@ -230,9 +243,11 @@ bench::StreamSpec BenchPlan::StreamOf(bench::Stream stream) const {
   return spec;
 }
 
-std::vector<DType> BenchPlan::StreamTypes() const {
+std::vector<DType> BenchPlan::StreamTypes(bench::Stream stream) const {
   if (dtype) return {*dtype};
-  return {DType::kF32, DType::kBF16, DType::kF16};
+  std::vector<DType> types = {DType::kF32, DType::kBF16, DType::kF16};
+  if (stream == bench::Stream::kDecode) types.push_back(DType::kI8);
+  return types;
 }
 
 BenchResults RunBench(const BenchPlan& plan, bool tell) {

@@ -33,19 +33,19 @@ std::string Text(const Spread& s) {
 
 template <typename Row>
 std::string Start(const Row& row) {
-  return fmt::format("{:<16} {:<9} {:<6}", row.spec.encoding,
+  return fmt::format("{:<17} {:<9} {:<6}", row.spec.Name(),
                      bench::DirectionName(row.direction),
                      row.spec.causal ? "causal" : "full");
 }
 
 std::string StartTitle() {
-  return fmt::format("{:<16} {:<9} {:<6}", "encoding", "direction", "mask");
+  return fmt::format("{:<17} {:<9} {:<6}", "encoding", "direction", "mask");
 }
 
 // "with deberta (backward, causal)".
 template <typename Row>
 std::string Which(const Row& row) {
-  const std::string& name = row.spec.encoding;
+  const std::string& name = row.spec.Name();
   return fmt::format("{} ({}, {})", name == "none" ? "plain" : "with " + name,
                      bench::DirectionName(row.direction),
                      row.spec.causal ? "causal" : "full");
@@ -100,7 +100,7 @@ std::string Meaning(const std::vector<SpeedRow>& rows) {
   std::set<std::string> costly;
   const SpeedRow* worst = nullptr;
   for (const SpeedRow& row : rows) {
-    const std::string& name = row.spec.encoding;
+    const std::string& name = row.spec.Name();
     if (name == "none") continue;
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     if (row.of_plain.median < kFree) costly.insert(name);
@@ -231,7 +231,8 @@ std::string Meaning(const std::vector<StreamRow>& rows) {
          Paragraph(fmt::format(
              "{} The slowest is {:.2f} of that, {} in {}.",
              decode ? "Of read bandwidth: 1 would be nothing but reading keys "
-                      "and values once."
+                      "and values once. Of plain: decoding without an "
+                      "encoding, in bf16 for i8."
                     : "Of in-place bandwidth: 1 would be nothing but reading "
                       "and writing q and k once; the table is made before.",
              slowest->of_limit.median,

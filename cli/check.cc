@@ -1,11 +1,13 @@
-// locus check ENCODING: its properties, each a number and a verdict.
+// locus check ENCODING...: properties, each a number and a verdict.
 #include "locus/check.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/app.h"
+#include "cli/csv.h"
 #include "locus/error.h"
 
 namespace locus::cli {
@@ -15,6 +17,7 @@ struct Args {
   EncodingArgs encoding = {};
   std::vector<std::string> require = {};
   bool json = false;
+  bool csv = false;
 };
 
 struct Requirement {
@@ -72,37 +75,110 @@ Json ReportJson(const ExampleConfig& config, const CheckReport& report) {
           {"properties", properties}};
 }
 
+// Several encodings side by side: a row for each property, verdict and number.
+std::string TableText(const std::vector<Chosen>& all,
+                      const std::vector<CheckReport>& reports) {
+  constexpr size_t kGap = 2, kName = 16;
+  std::vector<size_t> widths;
+  const auto cell = [](const Property& p) {
+    return std::isnan(p.value) ? std::string(VerdictName(p.verdict))
+                               : fmt::format("{} {}", VerdictName(p.verdict),
+                                             NumberText(p.value));
+  };
+  std::string text = fmt::format("{:<{}}", "", kName);
+  for (size_t n = 0; n < all.size(); ++n) {
+    size_t width = all[n].name.size();
+    for (const Property& p : reports[n].properties) {
+      width = std::max(width, cell(p).size());
+    }
+    widths.push_back(width + kGap);
+    text += fmt::format("  {:<{}}", all[n].name, width);
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  text += '\n';
+  for (size_t row = 0; row < reports[0].properties.size(); ++row) {
+    text += fmt::format("{:<{}}", reports[0].properties[row].name, kName);
+    for (size_t n = 0; n < all.size(); ++n) {
+      text += fmt::format("  {:<{}}", cell(reports[n].properties[row]),
+                          widths[n] - kGap);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string CsvText(const std::vector<Chosen>& all,
+                    const std::vector<CheckReport>& reports) {
+  std::string text = CsvLine({"encoding", "property", "verdict", "value",
+                              "threshold", "measure", "sentence"});
+  for (size_t n = 0; n < all.size(); ++n) {
+    for (const Property& p : reports[n].properties) {
+      text += CsvLine({CsvCell(all[n].name), CsvCell(p.name),
+                       CsvCell(VerdictName(p.verdict)), CsvCell(p.value),
+                       CsvCell(p.threshold), CsvCell(p.measure),
+                       CsvCell(p.sentence)});
+    }
+  }
+  return text;
+}
+
+// What was required of one encoding, as text and JSON; whether it is met.
+struct Judgement {
+  std::string text = {};
+  Json json = Json::array();
+  bool met = true;
+};
+
+Judgement Judge(const std::vector<Requirement>& required,
+                const CheckReport& report, const std::string& whose) {
+  Judgement all;
+  for (const Requirement& r : required) {
+    const Verdict found = report.Find(r.property).verdict;
+    const bool holds = found == r.verdict;
+    all.met = all.met && holds;
+    all.text += fmt::format(
+        "required {}{} = {}: {}\n", whose, r.property, VerdictName(r.verdict),
+        holds ? "holds" : fmt::format("found {}", VerdictName(found)));
+    all.json.push_back({{"property", r.property},
+                        {"required", VerdictName(r.verdict)},
+                        {"found", VerdictName(found)},
+                        {"met", holds}});
+  }
+  return all;
+}
+
 int Run(const Args& args) {
-  const EncodingInfo& info = FindEncoding(args.encoding.name);
-  const ExampleConfig config = args.encoding.Config();
+  const std::vector<Chosen> all = args.encoding.Read();
+  if (args.csv && args.json) {
+    throw Error("--csv and --json exclude each other");
+  }
   std::vector<Requirement> required;
   for (const std::string& text : args.require) {
     required.push_back(ReadRequirement(text));
   }
-  const CheckReport report = Check(info, config);
-  std::string text = ReportText(info, report);
-  Json json = ReportJson(config, report);
-  Json checked = Json::array();
-  bool met = true;
-  if (!required.empty()) text += '\n';
-  for (const Requirement& r : required) {
-    const Verdict found = report.Find(r.property).verdict;
-    const bool holds = found == r.verdict;
-    met = met && holds;
-    text += fmt::format(
-        "required {} = {}: {}\n", r.property, VerdictName(r.verdict),
-        holds ? "holds" : fmt::format("found {}", VerdictName(found)));
-    checked.push_back({{"property", r.property},
-                       {"required", VerdictName(r.verdict)},
-                       {"found", VerdictName(found)},
-                       {"met", holds}});
+  std::vector<CheckReport> reports;
+  for (const Chosen& chosen : all) {
+    reports.push_back(Check(*chosen.info, chosen.config));
   }
-  json["required"] = checked;
-  json["met"] = met;
+  std::string text = all.size() == 1 ? ReportText(*all[0].info, reports[0])
+                                     : TableText(all, reports);
+  if (!required.empty()) text += '\n';
+  Json list = Json::array();
+  bool met = true;
+  for (size_t n = 0; n < all.size(); ++n) {
+    const Judgement judged =
+        Judge(required, reports[n], all.size() == 1 ? "" : all[n].name + ": ");
+    text += judged.text;
+    met = met && judged.met;
+    list.push_back(ReportJson(all[n].config, reports[n]));
+    list.back()["required"] = judged.json;
+    list.back()["met"] = judged.met;
+  }
   if (args.json) {
-    EmitJson(json);
+    EmitJson(OneOrAll(std::move(list)));
   } else {
-    Emit(text);
+    Emit(args.csv ? CsvText(all, reports) : text);
   }
   return met ? kFine : kAnswerIsNo;
 }
@@ -111,12 +187,15 @@ int Run(const Args& args) {
 
 void AddCheck(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
-      "check", "Measure what an encoding can do: a number and a verdict each.");
+      "check", "Measure what encodings can do: a number and a verdict each.");
   command->footer(
-      "Example:\n  locus check rope -o base=500000 --require relative=yes\n\n"
+      "Examples:\n  locus check rope -o base=500000 --require relative=yes\n"
+      "  locus check alibi 'kerple{kind=power}' rope\n\n"
       "JSON: {encoding, config, properties: [{name, question, verdict, value, "
       "measure,\nthreshold, sentence}], required: [{property, required, found, "
-      "met}], met}");
+      "met}], met};\nof several encodings: {encodings: [...]}, one such object "
+      "each.\nCSV: encoding, property, verdict, value, threshold, measure, "
+      "sentence.");
   auto args = std::make_shared<Args>();
   args->encoding.AddTo(*command);
   command
@@ -124,6 +203,8 @@ void AddCheck(CLI::App& app, int& code) {
                    "PROPERTY=yes|no: exit with 1 unless so; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", args->json, "print a JSON object");
+  command->add_flag("--csv", args->csv,
+                    "print a row per encoding and property");
   command->callback([&code, args] { code = Run(*args); });
 }
 

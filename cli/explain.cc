@@ -136,6 +136,7 @@ Json LayerJson(const LayerPosition& p) {
   return {
       {"part", p.part},
       {"layer_type", p.layer_type.empty() ? Json(nullptr) : Json(p.layer_type)},
+      {"attends", p.attends},
       {"input", SchemeJson(p.input)},
       {"attention", SchemeJson(p.attention)},
       {"terms", TermsOf(p)},
@@ -149,6 +150,7 @@ Json LayerJson(const LayerPosition& p) {
       {"window", WindowJson(p)},
       {"chunk", p.chunk == 0 ? Json(nullptr) : Json(p.chunk)},
       {"softcap", p.softcap ? Json(*p.softcap) : Json(nullptr)},
+      {"sinks", p.sinks.empty() ? Json(nullptr) : Json(p.sinks)},
       {"scale", p.scale},
       {"factors",
        {{"cos_sin", p.rotary ? p.rotary->gain : 1.0},
@@ -215,16 +217,18 @@ void AddExplain(CLI::App& app, int& code) {
       "FILE is a config.json, a folder that holds one, or a GGUF file. Two "
       "files: what\ndiffers, and exit code 1 if something does.\n\n"
       "JSON: {file, family, model_type, groups: [{layers, part, layer_type, "
-      "input, attention,\nterms, rotary, query_heads, key_heads, head_dim, "
+      "attends, input, attention,\nterms, rotary, query_heads, key_heads, "
+      "head_dim, "
       "value_dim, "
-      "model_dim, causal, window, chunk,\nsoftcap, scale, factors, "
+      "model_dim, causal, window, chunk,\nsoftcap, sinks, scale, factors, "
       "trained_length, warnings}]}; of two files {a, b, differences}.");
   auto args = std::make_shared<Args>();
   command->add_option("file", args->files, "one file, or two to compare")
       ->expected(-1);
   command->add_option("--layer", args->layer, "this layer alone");
-  command->add_option("--part", args->part, "encoder or decoder alone")
-      ->check(CLI::IsMember({"encoder", "decoder"}));
+  command->add_option("--part", args->part,
+                      "encoder or decoder alone, or a config of a model of "
+                      "several: vision_config");
   command->add_flag("--lenient", args->lenient,
                     "warn of unused keys and contradictions, do not refuse");
   command->add_flag("--families", args->families,

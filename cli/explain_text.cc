@@ -103,6 +103,7 @@ std::string GroupText(const LayerGroup& group, size_t width) {
                p.attention.words.empty() ? p.attention.name : p.attention.words,
                width);
   if (p.input.name != "none") text += Line("input", p.input.words, width);
+  if (!p.attends) return text;
   const auto terms = TermsOf(p);
   text +=
       Line("terms",
@@ -118,6 +119,7 @@ std::string GroupText(const LayerGroup& group, size_t width) {
   text += Line("mask", MaskWords(p), width);
   text += Line("scale", ScaleWords(p), width);
   text += Line("factors", FactorWords(p), width);
+  if (!p.sinks.empty()) text += Line("sinks", p.sinks, width);
   if (p.rotary) text += Line("wavelengths", WaveWords(p), width);
   if (p.trained_length != 0) {
     text +=

@@ -162,20 +162,6 @@ Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
 
 }  // namespace
 
-double HeatMap::Largest() const {
-  double largest = 0.0;
-  for (const auto& row : values) {
-    for (double v : row) largest = std::max(largest, std::abs(v));
-  }
-  return largest > 0.0 ? largest : 1.0;
-}
-
-bool HeatMap::HasNegative() const {
-  return std::ranges::any_of(values, [](const auto& row) {
-    return std::ranges::any_of(row, [](double v) { return v < 0.0; });
-  });
-}
-
 Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
                   const ExampleConfig& config) {
   Figure figure{.title = std::string(info.title),

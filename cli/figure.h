@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus::cli {
 
@@ -40,6 +40,7 @@ struct Curves {
   std::string band_label = {};
   std::vector<double> band_low = {};
   std::vector<double> band_high = {};
+  bool log_x = false;  // x by powers of two
 };
 
 using Panel = std::variant<HeatMap, Curves>;

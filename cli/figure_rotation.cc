@@ -58,7 +58,7 @@ std::vector<std::vector<double>> MatchScores(
     std::vector<double> s = reference::Scores(q, k, terms, call).ToVector();
     double square = 0.0;
     for (double x : q.ToVector()) square += x * x;
-    for (double& x : s) x /= terms.scale.At(q_pos) * square;
+    for (double& x : s) x /= terms.scale.At(/*h=*/0, q_pos) * square;
     scores.push_back(std::move(s));
   }
   return scores;

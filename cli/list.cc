@@ -34,6 +34,23 @@ std::string ShortPaper(std::string_view paper) {
   return std::string(paper);
 }
 
+Json TrainingJson(std::span<const ParamTraining> training) {
+  Json rows = Json::array();
+  for (const ParamTraining& row : training) {
+    rows.push_back({{"name", row.name},
+                    {"start", StartName(row.start)},
+                    {"size", row.size},
+                    {"rate", row.rate},
+                    {"decays", row.decays},
+                    {"lowest", NumberJson(row.lowest)},
+                    {"highest", NumberJson(row.highest)},
+                    {"highest_for", row.highest_for},
+                    {"shared_by_heads", row.shared_by_heads},
+                    {"projection", row.projection}});
+  }
+  return rows;
+}
+
 Json ListJson() {
   Json encodings = Json::array();
   for (const EncodingInfo& info : Encodings()) {
@@ -47,9 +64,15 @@ Json ListJson() {
                          {"extrapolates", ExtrapolatesName(info.extrapolates)},
                          {"extrapolation_note", info.extrapolation_note},
                          {"picture", PictureName(info.picture)},
-                         {"options", info.options},
+                         {"options", info.options_text()},
                          {"paper", info.paper},
-                         {"models", info.models}});
+                         {"models", info.models},
+                         {"summary", info.summary},
+                         {"fields", FieldsJson(info.fields)},
+                         {"example_options", FieldsJson(info.options)},
+                         {"variants", info.variants},
+                         {"training", TrainingJson(info.training)},
+                         {"shared_by_layers", info.shared_by_layers}});
   }
   return {{"version", Version()}, {"encodings", encodings}};
 }
@@ -124,7 +147,13 @@ void AddList(CLI::App& app, int& code) {
       "Example:\n  locus list --json\n\n"
       "JSON: {version, encodings: [{name, class, title, formula, terms, "
       "reference, trainable,\nextrapolates, extrapolation_note, picture, "
-      "options, paper, models}]}");
+      "options, paper, models, summary, fields, "
+      "example_options, variants,\ntraining, shared_by_layers}]}; a field, of "
+      "the constructor or an option, is {name,\ntype, default, choices, shape, "
+      "optional, by_name, sentence, slider: {lowest, highest, "
+      "step,\nlogarithmic}}, a "
+      "row of training {name, start, size, rate, decays, lowest,\nhighest, "
+      "highest_for, shared_by_heads, projection}");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print a JSON object");
   command->callback([&code, json] {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus::cli {
 

@@ -3,16 +3,18 @@
 #define LOCUS_CLI_PLOT_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "cli/figure.h"
 
 namespace locus::cli {
 
-// Writes a .png or .svg file (by its name) beside `path` and renames it when it
-// is whole. Throws Error if gnuplot is missing or fails, or the file cannot be
-// written; nothing is left behind then.
-void DrawFile(const Figure& figure, const std::string& path);
+// Writes a .png, .svg or .pdf file (by its name) beside `path` and renames it
+// when it is whole. Several figures stand side by side, three in a row. Throws
+// Error if gnuplot is missing or fails, or the file cannot be written; nothing
+// is left behind then.
+void DrawFile(std::span<const Figure> figures, const std::string& path);
 
 enum class Colours : uint8_t { kNone, k256, k24Bit };
 

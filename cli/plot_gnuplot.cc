@@ -1,7 +1,9 @@
-// Figures as PNG and SVG: a gnuplot script with its data inline.
+// Figures as PNG, SVG and PDF: a gnuplot script with its data inline.
 #include "cli/plot.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "cli/gnuplot.h"
 #include "locus/error.h"
@@ -75,11 +77,15 @@ std::string Script(const Curves& panel, size_t number) {
   }
   s += "EOD\n";
   s += Labels(panel.title, panel.x_label, panel.y_label);
+  // A single point still has a range around it.
+  const bool single = panel.x.front() == panel.x.back();
+  const double low = panel.x.front() - (single ? 0.5 : 0.0);
+  const double high = panel.x.back() + (single ? 0.5 : 0.0);
   s += fmt::format(
-      "set xrange [{}:{}]\nset yrange [*:*]\nset offsets 0, 0, graph 0.04, "
-      "graph 0.04\nset grid lc '#dddddd' lw 1 lt 1\n"
+      "{}\nset xrange [{}:{}]\nset yrange [*:*]\nset offsets 0, 0, graph "
+      "0.04, graph 0.04\nset grid lc '#dddddd' lw 1 lt 1\n"
       "set key outside right top Left reverse samplen 2 noenhanced\n",
-      panel.x.front(), panel.x.back());
+      panel.log_x ? "set logscale x 2" : "unset logscale x", low, high);
   s += "plot ";
   if (band) {
     s += fmt::format(
@@ -88,36 +94,66 @@ std::string Script(const Curves& panel, size_t number) {
   }
   constexpr size_t kColours = std::size(kLineColours);
   for (size_t c = 0; c < panel.curves.size(); ++c) {
-    s += fmt::format("{}$data{} using 1:{} with lines lw 2.2 lc '{}' title {}",
+    s += fmt::format("{}$data{} using 1:{} with {} lw 2.2 lc '{}' title {}",
                      c == 0 ? "" : ", ", number, (band ? 4 : 2) + c,
+                     panel.log_x ? "linespoints pt 7" : "lines",
                      kLineColours[c % kColours], Quoted(panel.curves[c].label));
   }
   return s + "\n";
 }
 
-std::string Script(const Figure& figure, const std::string& terminal,
+// A part of the page, in shares of its width and height from below.
+struct Cell {
+  double left = 0.0, bottom = 0.0, width = 1.0, height = 1.0;
+};
+
+// `first` numbers the data blocks of the panels.
+std::string Script(const Figure& figure, const Cell& cell, size_t first) {
+  // The formula stands under the title, for the whole figure.
+  std::string s = fmt::format(
+      "set label 1 {} at screen {}, {} center font ',20' front\n"
+      "set label 2 {} at screen {}, {} center font 'DejaVu Sans "
+      "Mono,13' textcolor '#555555' front\n",
+      Quoted(figure.title), cell.left + 0.5 * cell.width,
+      cell.bottom + 0.965 * cell.height, Quoted(figure.formula),
+      cell.left + 0.5 * cell.width, cell.bottom + 0.918 * cell.height);
+  const size_t panels = figure.panels.size();
+  for (size_t n = 0; n < panels; ++n) {
+    // Panels from top to bottom, below the title.
+    constexpr double kTop = 0.90;
+    const double height = kTop * cell.height / static_cast<double>(panels);
+    const double top = cell.bottom + kTop * cell.height;
+    s += fmt::format("set size {}, {}\nset origin {}, {}\n", cell.width, height,
+                     cell.left, top - height * static_cast<double>(n + 1));
+    s += std::visit([&](const auto& p) { return Script(p, first + n); },
+                    figure.panels[n]);
+    s += "unset label 1\nunset label 2\n";
+  }
+  return s;
+}
+
+// Three figures in a row can still be read.
+constexpr size_t kMostColumns = 3;
+
+std::string Script(std::span<const Figure> figures, const std::string& terminal,
                    const std::string& path) {
   std::string s =
       fmt::format("set terminal {}\nset output {}\n", terminal, Quoted(path));
   s += "set tics nomirror out\nset border 3 lc '#555555'\n"
-       "set tics textcolor '#333333'\n";
-  // The formula stands under the title, for the whole figure.
-  s += fmt::format(
-      "set label 1 {} at screen 0.5, 0.965 center font ',20' front\n"
-      "set label 2 {} at screen 0.5, 0.918 center font 'DejaVu Sans "
-      "Mono,13' textcolor '#555555' front\n",
-      Quoted(figure.title), Quoted(figure.formula));
-  const size_t panels = figure.panels.size();
-  s += "set multiplot\n";
-  for (size_t n = 0; n < panels; ++n) {
-    // Panels from top to bottom, below the title.
-    constexpr double kTop = 0.90;
-    const double height = kTop / static_cast<double>(panels);
-    s += fmt::format("set size 1, {}\nset origin 0, {}\n", height,
-                     kTop - height * static_cast<double>(n + 1));
-    s += std::visit([&](const auto& p) { return Script(p, n); },
-                    figure.panels[n]);
-    s += "unset label 1\nunset label 2\n";
+       "set tics textcolor '#333333'\nset multiplot\n";
+  const size_t columns = std::min(figures.size(), kMostColumns);
+  const size_t rows = (figures.size() + columns - 1) / columns;
+  const double width = 1.0 / static_cast<double>(columns);
+  const double height = 1.0 / static_cast<double>(rows);
+  size_t panels = 0;
+  for (size_t n = 0; n < figures.size(); ++n) {
+    const size_t row = n / columns;
+    const Cell cell = {.left = width * static_cast<double>(n % columns),
+                       .bottom = 1.0 - height * static_cast<double>(row + 1),
+                       .width = width,
+                       .height = height};
+    s += Script(figures[n], cell, panels);
+    panels += figures[n].panels.size();
   }
   return s + "unset multiplot\nunset output\n";
 }
@@ -129,26 +165,32 @@ bool EndsWith(const std::string& text, const std::string& end) {
 
 }  // namespace
 
-void DrawFile(const Figure& figure, const std::string& path) {
+void DrawFile(std::span<const Figure> figures, const std::string& path) {
+  // Two panels are taller than one, and neighbours narrower than one alone.
+  size_t panels = 1;
+  for (const Figure& f : figures) panels = std::max(panels, f.panels.size());
+  const size_t columns = std::min(figures.size(), kMostColumns);
+  const size_t rows = (figures.size() + columns - 1) / columns;
+  const size_t width = columns == 1 ? 1200 : 900 * columns;
+  const size_t height = (panels > 1 ? 1000 : 760) * rows;
+  const std::string look =
+      "font 'DejaVu Sans,13' noenhanced background '#ffffff'";
   std::string terminal;
-  // Two panels are taller than one.
-  const int height = figure.panels.size() > 1 ? 1000 : 760;
   if (EndsWith(path, ".png")) {
-    terminal = fmt::format(
-        "pngcairo size 1200,{} font 'DejaVu Sans,13' noenhanced background "
-        "'#ffffff'",
-        height);
+    terminal = fmt::format("pngcairo size {},{} {}", width, height, look);
   } else if (EndsWith(path, ".svg")) {
-    terminal = fmt::format(
-        "svg size 1200,{} font 'DejaVu Sans,13' noenhanced background "
-        "'#ffffff'",
-        height);
+    terminal = fmt::format("svg size {},{} {}", width, height, look);
+  } else if (EndsWith(path, ".pdf")) {
+    // A hundred of those pixels to an inch.
+    terminal = fmt::format("pdfcairo size {}in,{}in {}",
+                           static_cast<double>(width) / 100,
+                           static_cast<double>(height) / 100, look);
   } else {
-    throw Error(
-        fmt::format("--out must name a .png or .svg file, got '{}'", path));
+    throw Error(fmt::format(
+        "--out must name a .png, .svg or .pdf file, got '{}'", path));
   }
   RunGnuplot(path, [&](const std::string& beside) {
-    return Script(figure, terminal, beside);
+    return Script(figures, terminal, beside);
   });
 }
 

@@ -1,9 +1,10 @@
-// locus show ENCODING: a picture of it.
+// locus show ENCODING...: a picture of each, side by side in a file.
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "cli/app.h"
+#include "cli/csv.h"
 #include "cli/figure.h"
 #include "cli/names.h"
 #include "cli/plot.h"
@@ -18,7 +19,9 @@ struct Args {
   std::string colour = "auto";
   bool terminal = false;
   bool terms = false;
+  bool options = false;
   bool json = false;
+  bool csv = false;
 };
 
 // NO_COLOR (no-color.org): set and not empty means no colours.
@@ -67,41 +70,103 @@ Json PanelJson(const Curves& panel) {
   return json;
 }
 
-int Run(const Args& args) {
-  const EncodingInfo& info = FindEncoding(args.encoding.name);
-  const ExampleConfig config = args.encoding.Config();
-  const auto encoding = info.example(config);
-  const Terms terms = encoding->Lower(ShapeOf(config)).terms;
-  Validate(terms, ShapeOf(config));
-  const Figure figure = MakeFigure(info, *encoding, config);
-  if (!args.out.empty()) DrawFile(figure, args.out);
-  if (args.json) {
-    Json panels = Json::array();
-    for (const Panel& panel : figure.panels) {
-      panels.push_back(
-          std::visit([](const auto& p) { return PanelJson(p); }, panel));
+// A row for every number: curves have no y, heat maps no series.
+void AddCsv(const std::string& name, const HeatMap& map, std::string& text) {
+  for (size_t r = 0; r < map.values.size(); ++r) {
+    for (size_t c = 0; c < map.values[r].size(); ++c) {
+      text += CsvLine({CsvCell(name), CsvCell(map.title), "",
+                       CsvCell(map.first_x + static_cast<double>(c)),
+                       CsvCell(map.first_y + static_cast<double>(r)),
+                       CsvCell(map.values[r][c])});
     }
-    EmitJson({{"encoding", info.name},
-              {"title", info.title},
-              {"formula", info.formula},
-              {"config", ConfigJson(config)},
-              {"terms", TermNames(terms)},
-              {"description", Describe(terms)},
-              {"picture", PictureName(info.picture)},
-              {"panels", panels},
-              {"out", args.out.empty() ? Json(nullptr) : Json(args.out)}});
-    return kFine;
   }
+}
+
+void AddCsv(const std::string& name, const Curves& panel, std::string& text) {
+  const auto add = [&](const std::string& label, const std::vector<double>& y) {
+    for (size_t n = 0; n < y.size(); ++n) {
+      text += CsvLine({CsvCell(name), CsvCell(panel.title), CsvCell(label),
+                       CsvCell(panel.x[n]), "", CsvCell(y[n])});
+    }
+  };
+  for (const Curve& curve : panel.curves) add(curve.label, curve.y);
+  add(panel.band_label + " (lowest)", panel.band_low);
+  add(panel.band_label + " (highest)", panel.band_high);
+}
+
+int ShowOptions(const Args& args, const std::vector<Chosen>& all) {
+  Json list = Json::array();
+  std::string text;
+  for (const Chosen& chosen : all) {
+    const EncodingInfo& info = *chosen.info;
+    list.push_back({{"encoding", info.name},
+                    {"options", FieldsJson(info.options)},
+                    {"variants", info.variants}});
+    text += (text.empty() ? "" : "\n") + OptionsHelp(info);
+  }
+  if (args.json) {
+    EmitJson(OneOrAll(std::move(list)));
+  } else {
+    Emit(text);
+  }
+  return kFine;
+}
+
+int Run(const Args& args) {
+  const std::vector<Chosen> all = args.encoding.Read();
+  if (args.options) return ShowOptions(args, all);
+  if (args.csv && args.json) {
+    throw Error("--csv and --json exclude each other");
+  }
+  std::vector<Figure> figures;
+  Json list = Json::array();
   const bool draw = args.out.empty() || args.terminal;
   std::string text;
-  if (draw || args.terms) {
-    text += fmt::format("{}: {}\n{}\n", info.name, info.title, info.formula);
+  std::string csv = CsvLine({"encoding", "panel", "series", "x", "y", "value"});
+  for (const Chosen& chosen : all) {
+    const EncodingInfo& info = *chosen.info;
+    const auto encoding = info.example(chosen.config);
+    const Terms terms = encoding->Lower(ShapeOf(chosen.config)).terms;
+    Validate(terms, ShapeOf(chosen.config));
+    figures.push_back(MakeFigure(info, *encoding, chosen.config));
+    Figure& figure = figures.back();
+    if (all.size() > 1) figure.title = chosen.name;
+    Json panels = Json::array();
+    for (const Panel& panel : figure.panels) {
+      std::visit(
+          [&](const auto& p) {
+            panels.push_back(PanelJson(p));
+            AddCsv(chosen.name, p, csv);
+          },
+          panel);
+    }
+    list.push_back(
+        {{"encoding", info.name},
+         {"title", info.title},
+         {"formula", info.formula},
+         {"config", ConfigJson(chosen.config)},
+         {"terms", TermNames(terms)},
+         {"description", Describe(terms)},
+         {"picture", PictureName(info.picture)},
+         {"panels", std::move(panels)},
+         {"out", args.out.empty() ? Json(nullptr) : Json(args.out)}});
+    if (draw || args.terms) {
+      text += fmt::format("{}{}: {}\n{}\n", text.empty() ? "" : "\n",
+                          chosen.name, info.title, info.formula);
+    }
+    if (args.terms) text += fmt::format("\n{}", Describe(terms));
+    if (draw) {
+      text += DrawText(figure, TerminalWidth(), ColoursFor(args.colour));
+    }
   }
-  if (args.terms) text += fmt::format("\n{}", Describe(terms));
-  if (draw) {
-    text += DrawText(figure, TerminalWidth(), ColoursFor(args.colour));
+  if (!args.out.empty()) DrawFile(figures, args.out);
+  if (args.json) {
+    EmitJson(OneOrAll(std::move(list)));
+  } else if (args.csv) {
+    Emit(csv);
+  } else {
+    EmitColoured(text);
   }
-  EmitColoured(text);
   return kFine;
 }
 
@@ -109,25 +174,37 @@ int Run(const Args& args) {
 
 void AddShow(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
-      "show", "Draw an encoding: into the terminal, or as a PNG or SVG file.");
+      "show",
+      "Draw encodings: into the terminal, or side by side as a PNG, SVG or PDF "
+      "file.");
   command->footer(
-      "Examples:\n  locus show sinusoidal\n"
-      "  locus show rope -o base=500000 --length 512 --out rope.svg\n\n"
+      "Examples:\n  locus show sinusoidal\n  locus show rope --options\n"
+      "  locus show rope -o base=500000 --length 512 --out rope.svg\n"
+      "  locus show 'rope{base=100}' 'rope{base=500000}' alibi --out "
+      "three.pdf\n"
+      "  locus show alibi kerple --csv > biases.csv\n\n"
       "JSON: {encoding, title, formula, config, terms, description, picture, "
       "panels, out};\na panel is {kind: heatmap, title, x_label, y_label, "
       "value_label, first_x, first_y,\nvalues} or {kind: curves, title, "
-      "x_label, y_label, x, curves: [{label, y}],\nband: {label, low, high}}.");
+      "x_label, y_label, x, curves: [{label, y}],\nband: {label, low, high}}. "
+      "With --options: {encoding, options, variants}, see locus list --help.\n"
+      "Of several encodings: {encodings: [...]}, one such object each.\n"
+      "CSV: encoding, panel, series, x, y, value; curves have a series and no "
+      "y,\nheat maps a y and no series.");
   auto args = std::make_shared<Args>();
   args->encoding.AddTo(*command);
   command->add_option("--out", args->out,
-                      "write the picture: FILE.png or .svg");
+                      "write the picture: FILE.png, .svg or .pdf");
   command->add_flag("--terminal", args->terminal,
                     "draw into the terminal as well as to --out");
   command->add_option("--color", args->colour, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   command->add_flag("--terms", args->terms, "print what it lowers to");
+  command->add_flag("--options", args->options,
+                    "print the options that -o takes, and draw nothing");
   command->add_flag("--json", args->json, "print the picture's data as JSON");
+  command->add_flag("--csv", args->csv, "print the picture's data as CSV");
   command->callback([&code, args] { code = Run(*args); });
 }
 

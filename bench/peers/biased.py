@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 from . import formulas
 from .case import (

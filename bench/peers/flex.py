@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-import locus
-import locus.torch as lt
+import locus_attn as locus
+import locus_attn.torch as lt
 
 from . import formulas
 from .case import (

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 from transformers.models.t5.modeling_t5 import T5Attention
 
-import locus
+import locus_attn as locus
 
 
 def attend(

@@ -34,7 +34,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import (
 from transformers.models.t5.modeling_t5 import T5Attention, eager_attention_forward
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 from . import formulas
 from .case import normal

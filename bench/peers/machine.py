@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-import locus
+import locus_attn as locus
 
 from .case import THREADS
 

@@ -20,8 +20,10 @@ from . import (
     machine,
     memory,
     onnxruntime_rows,
+    operands,
     overhead,
     plain,
+    relative,
     rotary,
     table,
     timing,
@@ -30,7 +32,17 @@ from .arguments import LONGEST
 from .case import Row
 from .result import Result, result
 
-FAMILIES = (plain, biased, flex, hf_rows, rotary, onnxruntime_rows, overhead)
+FAMILIES = (
+    plain,
+    biased,
+    operands,
+    flex,
+    relative,
+    hf_rows,
+    rotary,
+    onnxruntime_rows,
+    overhead,
+)
 SIDES = ("peer", "locus")
 
 METHOD = {

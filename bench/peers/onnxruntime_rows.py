@@ -18,7 +18,7 @@ import onnxruntime as ort
 import torch
 from onnx import TensorProto, helper
 
-import locus
+import locus_attn as locus
 
 from . import formulas
 from .case import FORWARD, THREADS, Contest, Row, Side, attention_flops, normal

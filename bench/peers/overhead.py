@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import torch.nn.functional as F
 
-import locus
-import locus.torch as lt
+import locus_attn as locus
+import locus_attn.torch as lt
 
 from . import formulas
 from .case import FORWARD, THREADS, Contest, Row, Side, inference, normal

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 from . import formulas
 from .case import (

@@ -17,7 +17,7 @@ from transformers.models.llama.modeling_llama import (
     apply_rotary_pos_emb,
 )
 
-import locus
+import locus_attn as locus
 
 from . import formulas
 from .case import FORWARD, THREADS, Contest, Row, Side, inference, normal

@@ -35,6 +35,7 @@ class Named(unittest.TestCase):
             "AttnFwd/alibi/f32/causal/L:2048/D:64/H:8",
             "AttnBwd/transformer-xl/bf16/full/L:8192/D:128/H:16",
             "Decode/rope/bf16/L:8192/D:128/H:32/K:8",
+            "Decode/none/i8/L:8192/D:128/H:32/K:8",
             "Rotate/halves/f32/L:4096/D:128/H:32/K:8",
         ):
             self.assertIn(name, names)
@@ -42,7 +43,8 @@ class Named(unittest.TestCase):
             self.assertRegex(
                 name,
                 r"^(Attn(Fwd|Bwd)/[a-z0-9-]+/(f32|bf16|f16)/(full|causal)|"
-                r"(Decode|Rotate)/[a-z0-9-]+/(f32|bf16|f16))/"
+                r"Rotate/[a-z0-9-]+/(f32|bf16|f16)|"
+                r"Decode/[a-z0-9-]+/(f32|bf16|f16|i8))/"
                 r"L:\d+/D:\d+/H:\d+(/K:\d+)?$",
             )
         # Encodings of the input are plain for attention.

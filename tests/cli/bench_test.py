@@ -20,7 +20,16 @@ from tool import LOCUS, NAMES, good, rest_of, run
 class Bench(unittest.TestCase):
     SMALL = ("--length", "70", "--heads", "2", "--dim", "16", "--repeats", "1")
     SECTIONS = ["attention", "memory", "growth", "decode", "rotation"]
-    CALL = ["encoding", "direction", "causal", "dtype", "heads", "length", "dim"]
+    CALL = [
+        "encoding",
+        "operand",
+        "direction",
+        "causal",
+        "dtype",
+        "heads",
+        "length",
+        "dim",
+    ]
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -80,6 +89,24 @@ class Bench(unittest.TestCase):
             # Float32 against float64: a sum of 70 terms, 20 epsilons of 1.2e-7.
             self.assertLess(r["error"], 20 * 1.2e-7)
             self.assertGreater(r["error"], 0)
+
+    def test_every_operand_beside_plain_attention(self):
+        data = self.measure("--attention", "--operands", "all", "--mask", "causal")
+        self.assertEqual({r["encoding"] for r in data["attention"]}, {"none"})
+        self.assertLessEqual(
+            {None, "sinks", "mask", "key-bias", "pair-bias", "dropout"},
+            {r["operand"] for r in data["attention"]},
+        )
+        for r in data["attention"]:
+            # Float32 against float64, as above; a dropped weight would show.
+            self.assertLess(r["error"], 40 * 1.2e-7, r["operand"])
+        data = self.measure("--memory", "--operands", "mask")
+        self.assertEqual(
+            [r["operand"] for r in data["memory"]], [None, "mask", None, "mask"]
+        )
+        code, _, error = run("bench", "--operands", "sink")
+        self.assertEqual(code, 2)
+        self.assertIn("no operand is called 'sink'; known values: query-scale", error)
 
     def test_half_precision_has_its_own_error(self):
         for dtype, epsilon in (("bf16", 2.0**-7), ("f16", 2.0**-10)):
@@ -211,9 +238,10 @@ class Bench(unittest.TestCase):
     def test_decode_and_rotation_are_bound_by_memory(self):
         data = self.measure("--decode", "--rotation", "--encodings", "rope")
         types = {"f32": (4, 20 * 1.2e-7), "bf16": (2, 2.0**-7), "f16": (2, 2.0**-10)}
+        cached = {**types, "i8": (1 + 4 / 16, 1e-2)}  # with a scale per row
         self.assertEqual(
             [(r["encoding"], r["dtype"]) for r in data["decode"]],
-            [(name, dtype) for dtype in types for name in ("none", "rope")],
+            [(name, dtype) for dtype in cached for name in ("none", "rope")],
         )
         self.assertEqual(
             [(r["layout"], r["dtype"]) for r in data["rotation"]],
@@ -247,7 +275,7 @@ class Bench(unittest.TestCase):
                         "error_length",
                     ],
                 )
-                size, tolerance = types[r["dtype"]]
+                size, tolerance = cached[r["dtype"]]
                 # Two heads do not divide by four: keys have as many. Decode reads
                 # keys and values; rotation reads and writes q and k.
                 heads = 2 if section == "decode" else 4

@@ -3,6 +3,8 @@
 usage: cli_test.py LOCUS [SUITE]
 """
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -20,7 +22,7 @@ class List(unittest.TestCase):
     def test_json_has_every_key(self):
         data = json.loads(good("list", "--json"))
         self.assertEqual(list(data), ["version", "encodings"])
-        self.assertEqual(len(set(NAMES)), 22)
+        self.assertEqual(len(set(NAMES)), len(data["encodings"]))
         for e in data["encodings"]:
             self.assertEqual(
                 list(e),
@@ -38,8 +40,35 @@ class List(unittest.TestCase):
                     "options",
                     "paper",
                     "models",
+                    "summary",
+                    "fields",
+                    "example_options",
+                    "variants",
+                    "training",
+                    "shared_by_layers",
                 ],
             )
+            for field in (*e["fields"], *e["example_options"]):
+                self.assertEqual(
+                    list(field),
+                    [
+                        "name",
+                        "type",
+                        "default",
+                        "choices",
+                        "shape",
+                        "optional",
+                        "by_name",
+                        "sentence",
+                        "slider",
+                    ],
+                )
+            fields = {field["name"] for field in e["fields"]}
+            for row in e["training"]:
+                self.assertIn(row["name"], fields)
+                self.assertIn(
+                    row["start"], ("example", "normal", "uniform", "fan-in", "xavier")
+                )
             self.assertIn(e["reference"], ("none", "absolute", "relative"))
             self.assertIn(e["extrapolates"], ("no", "partly", "yes"))
             self.assertIn(e["picture"], ("embedding", "bias", "rotation", "score"))
@@ -187,6 +216,22 @@ class Show(unittest.TestCase):
         self.assertNotIn("rot(q)", good("show", "rope"))
         self.assertIn("input_add", good("show", "learned", "--terms"))
 
+    def test_options_are_explained(self):
+        for e in json.loads(good("list", "--json"))["encodings"]:
+            text = good("show", e["name"], "--options")
+            for option in e["example_options"]:
+                self.assertIn(f"  {option['name']}", text)
+            if not e["example_options"]:
+                self.assertEqual(text, f"{e['name']} has no options\n")
+            data = json.loads(good("show", e["name"], "--options", "--json"))
+            self.assertEqual(data["options"], e["example_options"])
+            self.assertEqual(data["variants"], e["variants"])
+        self.assertIn(
+            "bias_max: the geometric slopes are 2^(-bias_max j / heads); 8.0 unless "
+            "given; from 0.5 to 32",
+            good("show", "alibi", "--options", env={"COLUMNS": "200"}),
+        )
+
     def test_options_and_seed_change_the_picture(self):
         plain = good("show", "t5")
         self.assertEqual(plain, good("show", "t5"))
@@ -239,6 +284,72 @@ class Files(unittest.TestCase):
         with open(path, "rb") as file:
             self.assertEqual(first, file.read())
 
+    def test_pdf(self):
+        path = self.path("rope.pdf")
+        good("show", "rope", "--out", path)
+        with open(path, "rb") as file:
+            data = file.read()
+        self.assertTrue(data.startswith(b"%PDF-"))
+        self.assertGreater(len(data), 4000)
+
+    def test_several_side_by_side(self):
+        names = ["rope{base=100}", "rope{base=500000}", "alibi", "kerple{kind=power}"]
+        path = self.path("four.svg")
+        data = json.loads(good("show", *names, "--json", "--out", path))
+        self.assertEqual([e["encoding"] for e in data["encodings"]][2], "alibi")
+        options = [e["config"]["options"] for e in data["encodings"]]
+        self.assertEqual(options[0], {"base": "100"})
+        self.assertEqual(options[3], {"kind": "power"})
+        text = pictures.svg_text(path)
+        for name in names:
+            self.assertIn(name, text)
+        # Three in a row, so the fourth stands below.
+        with open(path, encoding="utf-8") as file:
+            self.assertIn('width="2700" height="2000"', file.read(2000))
+        out = good("show", *names[2:])
+        self.assertLess(out.index("alibi: "), out.index("kerple{kind=power}: "))
+
+    def test_csv_has_the_numbers_of_json(self):
+        names = ["alibi", "sinusoidal"]
+        rows = list(csv.DictReader(io.StringIO(good("show", *names, "--csv"))))
+        data = json.loads(good("show", *names, "--json"))["encodings"]
+        curves = data[0]["panels"][0]
+        expected = [
+            (curve["label"], x, y)
+            for curve in curves["curves"]
+            for x, y in zip(curves["x"], curve["y"], strict=True)
+        ]
+        found = [
+            (row["series"], float(row["x"]), float(row["value"]))
+            for row in rows
+            if row["encoding"] == "alibi"
+        ]
+        self.assertEqual(len(found), len(expected))
+        for got, want in zip(found, expected, strict=True):
+            self.assertEqual(got[:2], want[:2])
+            self.assertAlmostEqual(got[2], want[2], delta=1e-8 * abs(want[2]))
+        values = data[1]["panels"][0]["values"]
+        cells = [row for row in rows if row["encoding"] == "sinusoidal"]
+        self.assertEqual(len(cells), sum(map(len, values)))
+        self.assertAlmostEqual(float(cells[-1]["value"]), values[-1][-1], places=7)
+
+    def test_bad_variants(self):
+        for text, message in {
+            "rope{base=x}": "rope option base must be a number, got 'x'",
+            "rope{bas=1}": "rope has no option 'bas'; it has ",
+            "kerple{kind=cubic}": "kerple option kind must be one of ",
+            "rope{base=1": "a variant is written as name{option=value, ...}, got "
+            "'rope{base=1'",
+            "rope{base}": "an option must be given as name=value, got 'base'",
+            "rope{base=1,base=2}": "the option base is given twice",
+            "rop{base=1}": "there is no encoding 'rop'; known are ",
+        }.items():
+            for command in ("show", "check"):
+                code, out, err = run(command, text, cwd=self.folder.name)
+                self.assertEqual((code, out), (2, ""), text)
+                self.assertIn(f"locus: {message}", err)
+                self.assertEqual(err.count("\n"), 1)
+
     def test_terminal_beside_file(self):
         out = good("show", "alibi", "--terminal", "--out", self.path("a.svg"))
         self.assertIn("offset", out)
@@ -257,7 +368,7 @@ class Files(unittest.TestCase):
             "no/such/folder.png",
         )
         self.fails(
-            "--out must name a .png or .svg file, got 'rope.gif'",
+            "--out must name a .png, .svg or .pdf file, got 'rope.gif'",
             "show",
             "rope",
             "--out",
@@ -354,6 +465,26 @@ class Check(unittest.TestCase):
                 run("check", name, "--require", f"{broken}=yes")[0], 1, name
             )
 
+    def test_several_side_by_side(self):
+        names = ["alibi", "kerple{kind=power}", "index"]
+        lines = good("check", *names).splitlines()
+        self.assertEqual(lines[0].split(), names)
+        self.assertEqual([line.split()[0] for line in lines[1:]], PROPERTIES)
+        data = json.loads(good("check", *names, "--json"))["encodings"]
+        rows = list(csv.DictReader(io.StringIO(good("check", *names, "--csv"))))
+        self.assertEqual(len(rows), len(names) * len(PROPERTIES))
+        for at, row in enumerate(rows):
+            one = data[at // len(PROPERTIES)]["properties"][at % len(PROPERTIES)]
+            self.assertEqual(row["encoding"], names[at // len(PROPERTIES)])
+            self.assertEqual(
+                (row["property"], row["verdict"]), (one["name"], one["verdict"])
+            )
+        # A requirement is one of each of them.
+        code, out, _ = run("check", "alibi", "index", "--require", "relative=yes")
+        self.assertEqual(code, 1)
+        self.assertIn("required alibi: relative = yes: holds", out)
+        self.assertIn("required index: relative = yes: found no", out)
+
     def test_require(self):
         out = good(
             "check", "rope", "--require", "relative=yes", "--require", "decays=yes"
@@ -391,7 +522,7 @@ class Errors(unittest.TestCase):
             ("frobnicate",),
             f"there is no command 'frobnicate'; known are {', '.join(COMMANDS)}",
         ),
-        (("show",), "encoding is required; see locus show --help"),
+        (("show",), "encodings is required; see locus show --help"),
         (("show", "nope"), f"there is no encoding 'nope'; known are {known}"),
         (("check", "nope"), f"there is no encoding 'nope'; known are {known}"),
         (
