@@ -10,6 +10,7 @@
 #include "lab/compare_parts.h"
 #include "lab/compare_pool.h"
 #include "lab/compare_study.h"
+#include "lab/export.h"
 #include "lab/progress.h"
 #include "lab/report.h"
 #include "lab/results.h"
@@ -56,9 +57,14 @@ void KeepSeconds(const Study& study, double seconds) {
   WriteSealedJson(study.SecondsPath(), {{"seconds", seconds}});
 }
 
-void WriteResults(const fs::path& folder, const Json& results) {
-  WriteFile(ResultsPath(folder), ResultsText(results));
+// The report, and what is exported beside it.
+void WriteReport(const CompareOptions& options, const Json& results) {
+  const fs::path& folder = options.request.folder;
   WriteFile(ReportPath(folder), ReportHtml(results));
+  if (options.formats.empty()) return;
+  for (const fs::path& path : Export(results, folder, options.formats)) {
+    Say("wrote " + path.string());
+  }
 }
 
 void Show(const CompareOptions& options, const Json& results) {
@@ -107,7 +113,8 @@ int Conclude(const CompareOptions& options, const Study& study,
                                     .failures = outcome.failures,
                                     .workers = options.workers,
                                     .seconds = seconds});
-  WriteResults(study.folder, results);
+  WriteFile(ResultsPath(study.folder), ResultsText(results));
+  WriteReport(options, results);
   if (outcome.stopped) {
     Say(fmt::format("stopped; {}; continue with: {}", Progressed(study),
                     ResumeCommand(options)));
@@ -139,7 +146,7 @@ int Redraw(const CompareOptions& options) {
                     options.request.folder.string()));
   }
   const Json results = ReadResults(path);
-  WriteFile(ReportPath(options.request.folder), ReportHtml(results));
+  WriteReport(options, results);
   Show(options, results);
   return kFine;
 }

@@ -1,6 +1,5 @@
 # Run control: the program that `locus compare` becomes, beside locus.
 find_package(CLI11 REQUIRED)
-find_package(nlohmann_json REQUIRED)
 
 add_library(locus_study STATIC
   compare.cc
@@ -17,6 +16,7 @@ add_library(locus_study STATIC
   config.cc
   config_preset.cc
   config_resolve.cc
+  export.cc
   launch.cc
   plan.cc
   progress.cc
@@ -27,12 +27,18 @@ add_library(locus_study STATIC
   report_text.cc
   results.cc
   results_check.cc
-  store.cc)
+  store.cc
+  # Charts are drawn as `locus show` draws.
+  ${PROJECT_SOURCE_DIR}/cli/gnuplot.cc
+  ${PROJECT_SOURCE_DIR}/cli/heat_map.cc
+  ${PROJECT_SOURCE_DIR}/cli/interrupts.cc
+  ${PROJECT_SOURCE_DIR}/cli/plot_gnuplot.cc)
 target_link_libraries(locus_study
   PUBLIC locus_lab nlohmann_json::nlohmann_json
   PRIVATE locus_build locus_report_template fmt::fmt)
 # Nothing in here is hot, and JSON compiles three times as fast like this.
 target_compile_options(locus_study PRIVATE -O1)
+locus_precompile(locus_study <fmt/format.h> <nlohmann/json.hpp> <torch/types.h>)
 
 # With the ring, ranks of MPI share a study; without it, they are refused.
 add_executable(locus_compare main.cc ${PROJECT_SOURCE_DIR}/cli/complain.cc)

@@ -26,8 +26,9 @@ struct CompareOptions {
   StudyRequest request = {};
   Existing existing = Existing::kRefuse;
   int workers = 1;
-  double save_every = 1.0;  // seconds between checkpoints
-  bool json = false;        // results to standard output
+  double save_every = 1.0;                // seconds between checkpoints
+  bool json = false;                      // results to standard output
+  std::vector<std::string> formats = {};  // of tables and charts to export
 };
 
 // Each returns an exit code and throws Error.

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <ctime>
 
+#include "lab/scripted.h"
 #include "locus/error.h"
 #include "locus/simd.h"
 #include "locus/version.h"
@@ -59,6 +60,20 @@ void CheckRanks(const Settings& settings) {
         "{} ranks cannot share the {} sequences of a step of task {}; start at "
         "most {}, or give a larger --batch",
         settings.ranks, task.batch, task.name, task.batch));
+  }
+}
+
+// Encodings in files are those that the study began with.
+void CheckFiles(const Study& study) {
+  const Json stored = study.record["settings"].value("encoding_files", Json());
+  for (const auto& [name, path] : study.settings.files) {
+    if (stored.value(name, "") == ScriptedEncoding::Open(path)->sha256()) {
+      continue;
+    }
+    throw Error(fmt::format(
+        "{} has changed since the study in {} began; bring it back, or start "
+        "anew with --fresh",
+        path, study.folder.string()));
   }
 }
 
@@ -162,6 +177,9 @@ Study MakeStudy(const StudyRequest& request) {
     // Workers and later sessions may start elsewhere.
     at->second.text = fs::absolute(at->second.text).string();
   }
+  if (const auto at = study.given.find("encodings"); at != study.given.end()) {
+    at->second.text = AbsoluteEncodings(at->second.text);
+  }
   study.settings = Resolve(study.given);
   study.settings.ranks = request.ranks;
   CheckRanks(study.settings);
@@ -190,6 +208,7 @@ Study StudyOf(const fs::path& folder, Json record) {
   study.given = GivenFrom(study.record["given"]);
   study.settings = Resolve(study.given);
   study.settings.ranks = study.record["settings"].value("ranks", 1);
+  CheckFiles(study);
   study.plan = MakePlan(study.settings);
   return study;
 }

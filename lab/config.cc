@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 
+#include "lab/scripted.h"
 #include "locus/error.h"
 #include "locus/text.h"
 
@@ -16,7 +18,9 @@ namespace {
 
 constexpr OptionRow kRows[] = {
     {"--preset", "NAME", "quick, default or full; also --quick and --full"},
-    {"--encodings", "NAMES", "comma-separated names of locus list, or all"},
+    {"--encodings", "NAMES",
+     "comma-separated: names of locus list, with options as in rope{base=100}, "
+     "or all; files .pt of encodings that Python wrote"},
     {"--tasks,--task", "NAMES",
      "text, copy, ... (see the list below), comma-separated, or all"},
     {"--seeds", "N|LIST", "3 is the seeds 1, 2 and 3; 4,7 are those two"},
@@ -40,6 +44,8 @@ constexpr OptionRow kRows[] = {
     {"--threads", "N", "threads of a run; the bits of results depend on it"},
     {"--jobs", "N", "runs at a time (default: one a core; 1 under mpirun)",
      false},
+    {"--export", "FORMATS",
+     "csv, svg, pdf, png: tables and charts in FOLDER/export", false},
     {"--out", "FOLDER", "where everything goes (default: results)", false},
 };
 
@@ -149,7 +155,12 @@ double Number(const GivenValue& given, double least, double most) {
 std::vector<std::string> Words(std::string_view text) {
   std::vector<std::string> words;
   while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
+    size_t comma = 0;  // the first one outside braces
+    for (bool inside = false;
+         comma < text.size() && (inside || text[comma] != ','); ++comma) {
+      if (text[comma] == '{') inside = true;
+      if (text[comma] == '}') inside = false;
+    }
     std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     while (word.starts_with(' ')) word.remove_prefix(1);
@@ -157,6 +168,17 @@ std::vector<std::string> Words(std::string_view text) {
     if (!word.empty()) words.emplace_back(word);
   }
   return words;
+}
+
+std::string AbsoluteEncodings(const std::string& text) {
+  std::string absolute;
+  for (const std::string& word : Words(text)) {
+    const bool file = ScriptedEncoding::IsFile(word);
+    absolute +=
+        fmt::format("{}{}", absolute.empty() ? "" : ",",
+                    file ? std::filesystem::absolute(word).string() : word);
+  }
+  return absolute;
 }
 
 Given ReadConfig(const std::string& path) {

@@ -18,6 +18,7 @@ namespace locus::lab {
 // How one task is trained and by which encodings.
 struct TaskSettings {
   std::string name = {};
+  // "rope", "rope{base=100}", or a key of Settings::files.
   std::vector<std::string> encodings = {};
   std::vector<uint64_t> seeds = {};
   int64_t train_length = 0;
@@ -45,6 +46,7 @@ struct CostSettings {
 };
 
 struct Settings {
+  std::map<std::string, std::string> files = {};  // of encodings, by name
   ModelKind kind = ModelKind::kDecoder;
   int64_t layers = 0;
   int64_t model_dim = 0;
@@ -56,7 +58,8 @@ struct Settings {
   int threads = 1;          // of one run, on each rank
   int ranks = 1;            // that share each run; not an option: mpirun's
 
-  // Every encoding that is trained or measured, in the order of the list.
+  // Every encoding that is trained or measured, in the order of the list, its
+  // variants in their own; those of files come last.
   std::vector<std::string> Encodings() const;
 };
 
@@ -84,8 +87,11 @@ Given StudyOptions(const Given& given);
 // Numbers in an option's text; throw Error that tells where it was written.
 int64_t WholeNumber(const GivenValue& given, int64_t least, int64_t most);
 double Number(const GivenValue& given, double least, double most);
-// "a,b" as {"a", "b"}; blanks around them and empty ones are dropped.
+// "a,b{c,d}" as {"a", "b{c,d}"}; blanks around them and empty ones are dropped.
 std::vector<std::string> Words(std::string_view text);
+
+// The names of --encodings, with the files among them made absolute.
+std::string AbsoluteEncodings(const std::string& text);
 
 // The options of a JSON file. Throws Error for a name that is none.
 Given ReadConfig(const std::string& path);

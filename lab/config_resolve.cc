@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "lab/config_preset.h"
-#include "locus/encoding.h"
+#include "lab/scripted.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 
 namespace locus::lab {
@@ -38,14 +39,20 @@ Names EveryTask() {
   return names;
 }
 
-// Names of a list without repeats; "all" is every one.
-template <typename Check>
-Names ReadNames(const GivenValue& given, const Names& every, Check check) {
+// Names of a list without repeats; "all" is every one. `read` gives the one
+// spelling of a word, or throws.
+template <typename Read>
+Names ReadNames(const GivenValue& given, const Names& every, Read read) {
   Names names;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
   for (const std::string& word : Words(given.text)) {
-    if (word == "all") return every;
-    check(word);
-    if (std::ranges::find(names, word) == names.end()) names.push_back(word);
+    if (word == "all") {
+      std::ranges::for_each(every, add);
+    } else {
+      add(read(word));
+    }
   }
   if (names.empty()) {
     throw Error(fmt::format("{} must name at least one of {}", given.where,
@@ -112,10 +119,42 @@ TaskSettings FromPreset(const TaskInfo& task, const Preset& preset) {
   return t;
 }
 
-void Change(TaskSettings& task, const Given& given) {
+// A variant of the list whose options such a model can have.
+std::string ReadVariant(const std::string& word, const Settings& settings) {
+  const Variant variant = FindVariant(word);
+  if (!variant.options.empty()) {
+    variant.info->example({.heads = settings.heads,
+                           .head_dim = settings.model_dim / settings.heads,
+                           .options = variant.options});
+  }
+  return variant.Name();
+}
+
+// The name of an encoding in a file, which is added to the study's.
+std::string ReadFile(const std::string& path, Settings& settings) {
+  const auto scripted = ScriptedEncoding::Open(path);
+  scripted->CheckHeads(settings.heads);
+  const std::string& name = scripted->name();
+  const auto names = EveryEncoding();
+  if (std::ranges::find(names, name) != names.end()) {
+    throw Error(fmt::format(
+        "{} has the name of an encoding of the list; give it another", path));
+  }
+  const auto [at, added] = settings.files.emplace(name, path);
+  if (!added && at->second != path) {
+    throw Error(fmt::format("{} and {} have the same name; give one another",
+                            at->second, path));
+  }
+  return name;
+}
+
+void Change(TaskSettings& task, const Given& given, Settings& settings) {
   if (const auto* g = Find(given, "encodings")) {
-    task.encodings = ReadNames(*g, EveryEncoding(),
-                               [](const auto& name) { FindEncoding(name); });
+    task.encodings =
+        ReadNames(*g, EveryEncoding(), [&](const std::string& word) {
+          return ScriptedEncoding::IsFile(word) ? ReadFile(word, settings)
+                                                : ReadVariant(word, settings);
+        });
   }
   if (const auto* g = Find(given, "seeds")) task.seeds = ReadSeeds(*g);
   if (const auto* g = Find(given, "steps")) {
@@ -166,6 +205,7 @@ ExtensionSettings ReadExtension(const Preset& preset, const Given& given,
         throw Error(fmt::format("{} must be off or of {}, got '{}'", g->where,
                                 fmt::join(every, ", "), name));
       }
+      return name;
     });
     if (!task) {
       throw Error(
@@ -252,22 +292,31 @@ Json TaskJson(const TaskSettings& task) {
           {"score_tokens", task.score_tokens}};
 }
 
+Json FilesJson(const Settings& settings) {
+  Json json = Json::object();
+  for (const auto& [name, path] : settings.files) {
+    json[name] = ScriptedEncoding::Open(path)->sha256();
+  }
+  return json;
+}
+
 }  // namespace
 
 std::vector<std::string> Settings::Encodings() const {
-  Names names;
-  const auto trained = [&](const std::string& name) {
-    return std::ranges::any_of(tasks, [&](const TaskSettings& task) {
-      return std::ranges::find(task.encodings, name) != task.encodings.end();
-    });
+  Names given;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(given, name) == given.end()) given.push_back(name);
   };
-  for (const std::string& name : EveryEncoding()) {
-    if (trained(name) ||
-        std::ranges::find(cost.encodings, name) != cost.encodings.end()) {
-      names.push_back(name);
-    }
+  for (const TaskSettings& task : tasks) {
+    std::ranges::for_each(task.encodings, add);
   }
-  return names;
+  std::ranges::for_each(cost.encodings, add);
+  const Names listed = EveryEncoding();
+  std::ranges::stable_sort(given, {}, [&](const std::string& name) {
+    return std::ranges::find(listed, name.substr(0, name.find('{'))) -
+           listed.begin();
+  });
+  return given;
 }
 
 Settings Resolve(const Given& given) {
@@ -276,12 +325,13 @@ Settings Resolve(const Given& given) {
   ReadModel(given, settings);
   Names tasks = EveryTask();
   if (const auto* g = Find(given, "tasks")) {
-    tasks =
-        ReadNames(*g, EveryTask(), [](const auto& name) { FindTask(name); });
+    tasks = ReadNames(*g, EveryTask(), [](const auto& name) {
+      return std::string(FindTask(name).name);
+    });
   }
   for (const std::string& name : tasks) {
     settings.tasks.push_back(FromPreset(FindTask(name), preset));
-    Change(settings.tasks.back(), given);
+    Change(settings.tasks.back(), given, settings);
   }
   settings.extension =
       ReadExtension(preset, given, ExtendedTask(settings.tasks));
@@ -315,6 +365,7 @@ Json SettingsJson(const Settings& settings, const Json& corpus) {
           {"seeds", first.seeds},
           {"tasks", tasks},
           {"encodings", settings.Encodings()},
+          {"encoding_files", FilesJson(settings)},
           {"extension",
            {{"methods", extension.methods},
             {"seeds", extension.seeds},

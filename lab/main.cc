@@ -14,9 +14,9 @@
 #include "lab/compare.h"
 #include "lab/compare_worker.h"
 #include "lab/config.h"
+#include "lab/export.h"
 #include "lab/launch.h"
 #include "lab/ranks.h"
-#include "lab/threads.h"
 #include "locus/error.h"
 #include "locus/threads.h"
 
@@ -43,6 +43,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  locus compare --quick\n"
     "  locus compare --encodings alibi,rope --task text --seeds 5\n"
+    "  locus compare --encodings 'rope{base=100},rope{base=500000},mine.pt'\n"
+    "  locus compare --plot-only --export csv,pdf\n"
     "  locus compare --task copy --lengths 32,64,128,512 --out copying\n"
     "  locus compare --resume\n"
     "  mpirun -n 4 locus compare --quick\n\n"
@@ -133,6 +135,9 @@ CompareOptions OptionsBy(const CLI::App& app, const Arguments& a, int ranks,
   const Given& given = options.request.given;
   if (const auto at = given.find("out"); at != given.end()) {
     options.request.folder = at->second.text;
+  }
+  if (const auto at = given.find("export"); at != given.end()) {
+    options.formats = ReadFormats(at->second);
   }
   if (ranks == 1) {
     options.workers = UsableCpus();
@@ -256,7 +261,4 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace locus::lab
 
-int main(int argc, char** argv) {
-  locus::lab::SettleBlas(argv);
-  return locus::lab::Main(argc, argv);
-}
+int main(int argc, char** argv) { return locus::lab::Main(argc, argv); }

@@ -1,30 +1,15 @@
 #include "lab/materialised.h"
 
-#include <fmt/format.h>
 #include <torch/utils.h>
 
-#include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
-
-#include "lab/interop.h"
-#include "locus/error.h"
-#include "locus/terms.h"
 
 namespace locus::lab {
 namespace {
 
 using Constants = MaterialisedAttention::Constants;
-
-// Terms whose values are trained, as tensors that carry gradients.
-struct TrainedTerms {
-  torch::Tensor a = {}, c = {};  // extra_dot: [heads, L, E]
-  torch::Tensor q_table = {};    // [heads or 1, buckets, D]
-  torch::Tensor k_table = {};
-  torch::Tensor v_table = {};
-  torch::Tensor bias = {};  // [heads, buckets], or [heads, L, L] if no buckets
-};
+using Turns = MaterialisedAttention::Turns;
 
 torch::Tensor ByPair(int64_t length, auto value, torch::ScalarType type) {
   torch::Tensor matrix = torch::empty({length, length}, torch::kDouble);
@@ -45,35 +30,111 @@ torch::Tensor BucketsOf(const BucketMap& map, int64_t length, bool causal) {
       torch::kLong);
 }
 
-void FillRotation(const Rotation& rotation, int64_t length,
-                  torch::ScalarType type, Constants& out) {
-  const int64_t pairs = rotation.NumPairs();
-  torch::Tensor cos = torch::empty({length, pairs}, torch::kDouble);
-  torch::Tensor sin = torch::empty({length, pairs}, torch::kDouble);
-  torch::Tensor decay = torch::zeros({length, pairs}, torch::kDouble);
+// The coordinates of every position, [L, axes].
+torch::Tensor CoordinatesOf(const Rotation& rotation, int64_t length) {
+  torch::Tensor out =
+      torch::empty({length, rotation.NumAxes()}, torch::kDouble);
   for (int64_t m = 0; m < length; ++m) {
-    rotation.CosSin(m, cos[m].data_ptr<double>(), sin[m].data_ptr<double>());
-    for (size_t p = 0; p < rotation.log_decay.size(); ++p) {
-      // From the middle of the sequence, so that neither side overflows.
-      decay[m][static_cast<int64_t>(p)] =
-          rotation.log_decay[p] * static_cast<double>(m - length / 2);
+    for (int64_t a = 0; a < rotation.NumAxes(); ++a) {
+      out[m][a] = rotation.Shifted(a, m);
     }
   }
-  out.interleaved = rotation.layout == PairLayout::kInterleaved;
-  out.first_channel = rotation.first_channel;
-  out.q_cos = (cos * decay.exp()).to(type);
-  out.q_sin = (sin * decay.exp()).to(type);
-  out.k_cos = (cos * (-decay).exp()).to(type);
-  out.k_sin = (sin * (-decay).exp()).to(type);
+  return out;
 }
 
-// The terms of fixed encodings, and the buckets of trained ones.
-Constants MakeConstants(const Terms& terms, bool trained, bool causal,
-                        const torch::Tensor& q) {
-  const int64_t heads = q.size(1), length = q.size(2);
-  const torch::ScalarType type = q.scalar_type();
+// The factors exp(log_decay[p] m) of q, whose inverse k has, as logarithms.
+torch::Tensor DecayOf(const Rotation& rotation, int64_t length) {
+  if (rotation.log_decay.empty()) return {};
+  const torch::Tensor decay = torch::tensor(rotation.log_decay, torch::kDouble);
+  // From the middle of the sequence, so that neither side overflows.
+  const torch::Tensor at = torch::arange(length, torch::kDouble) - length / 2;
+  return torch::outer(at, decay);
+}
+
+// angle[m, p] = sum_a coordinate[m, a] theta[p, a], or on p's own axis alone.
+Turns TurnsOf(const Rotation& rotation, const torch::Tensor& coordinates,
+              const torch::Tensor& decay, const torch::Tensor& theta) {
+  torch::Tensor angles;
+  if (rotation.Mixed()) {
+    angles = torch::matmul(
+        coordinates, theta.view({rotation.NumPairs(), rotation.NumAxes()}).t());
+  } else {
+    std::vector<int64_t> axes;
+    for (int64_t p = 0; p < rotation.NumPairs(); ++p) {
+      axes.push_back(rotation.AxisOf(p));
+    }
+    angles = coordinates.index_select(1, torch::tensor(axes)) * theta;
+  }
+  const torch::Tensor cos = angles.cos() * rotation.gain;
+  const torch::Tensor sin = angles.sin() * rotation.gain;
+  if (!decay.defined()) return {cos, sin, cos, sin};
+  const torch::Tensor up = decay.exp(), down = (-decay).exp();
+  return {cos * up, sin * up, cos * down, sin * down};
+}
+
+Turns To(const Turns& turns, torch::ScalarType type) {
+  return {turns.q_cos.to(type), turns.q_sin.to(type), turns.k_cos.to(type),
+          turns.k_sin.to(type)};
+}
+
+// Angles in float64, rounded once, as the engine has them.
+Turns ExactTurns(const Rotation& rotation, int64_t length,
+                 torch::ScalarType type) {
+  return To(TurnsOf(rotation, CoordinatesOf(rotation, length),
+                    DecayOf(rotation, length),
+                    torch::tensor(rotation.theta, torch::kDouble)),
+            type);
+}
+
+// m - n, [L, L].
+torch::Tensor OffsetsOf(int64_t length, torch::TensorOptions options) {
+  const torch::Tensor at = torch::arange(length, options);
+  return at.unsqueeze(1) - at.unsqueeze(0);
+}
+
+// B[h, m, n]; see terms.h.
+torch::Tensor BiasOf(const Constants& constants, const TermTensors& arrays,
+                     int64_t length) {
+  const torch::Tensor& first = arrays[TermArray::kBias];
+  const Bias& bias = *constants.terms.bias;
+  if (std::holds_alternative<BiasTable>(bias)) {
+    return torch::embedding(first.t(), constants.bias_buckets)
+        .permute({2, 0, 1});
+  }
+  if (std::holds_alternative<BiasRamp>(bias)) {
+    const torch::Tensor x = OffsetsOf(length, first.options());
+    const auto slopes = [](const torch::Tensor& row) {
+      return row.view({-1, 1, 1});
+    };
+    return -slopes(first) * x.clamp_min(0) -
+           slopes(arrays[TermArray::kBias1]) * (-x).clamp_min(0);
+  }
+  const auto& profile = std::get<BiasProfile>(bias);
+  const torch::Tensor distance =
+      OffsetsOf(length, torch::kLong).abs().flatten();
+  const torch::Tensor u = first.index_select(0, distance);
+  const torch::Tensor g = arrays[TermArray::kBias1]
+                              .narrow(0, -profile.first_position, length)
+                              .unsqueeze(1);
+  const torch::Tensor x = u.view({length, length}) * g;
+  const torch::Tensor knots =
+      torch::tensor(profile.knots, torch::kDouble).to(x.scalar_type());
+  const torch::Tensor segment =
+      torch::searchsorted(knots, x.detach(), /*out_int32=*/false,
+                          /*right=*/true)
+          .flatten();
+  const auto at = [&](const torch::Tensor& rows) {
+    return rows.index_select(1, segment).view({-1, length, length});
+  };
+  return at(arrays[TermArray::kBias2]) + at(arrays[TermArray::kBias3]) * x;
+}
+
+Constants MakeConstants(const EncodingValues& encoding, const Shape& shape,
+                        bool causal, torch::ScalarType type) {
+  const int64_t length = shape.max_q_pos + 1;
   Constants out;
-  out.scale = terms.scale.scale;
+  out.terms = encoding.Build()->Lower(shape).terms;
+  const Terms& terms = out.terms;
   if (causal) {
     out.mask = ByPair(
         length,
@@ -82,113 +143,54 @@ Constants MakeConstants(const Terms& terms, bool trained, bool causal,
         },
         type);
   }
-  if (terms.rotate) FillRotation(*terms.rotate, length, type, out);
   const auto buckets = [&](const auto& term) {
     return term ? BucketsOf(term->buckets, length, causal) : torch::Tensor();
   };
   out.q_buckets = buckets(terms.q_table);
   out.k_buckets = buckets(terms.k_table);
   out.v_buckets = buckets(terms.v_table);
-  if (!terms.bias) return out;
-  if (trained) {
+  if (terms.bias) {
     const auto* table = std::get_if<BiasTable>(&*terms.bias);
     if (table) out.bias_buckets = BucketsOf(table->buckets, length, causal);
-    return out;
   }
-  std::vector<torch::Tensor> biases;
-  for (int64_t h = 0; h < heads; ++h) {
-    biases.push_back(ByPair(
-        length,
-        [&](int64_t i, int64_t j) {
-          return causal && j > i ? 0.0 : BiasAt(*terms.bias, h, i, j);
-        },
-        type));
+  if (terms.rotate && terms.rotate->trains) {
+    out.coordinates = CoordinatesOf(*terms.rotate, length).to(type);
+    out.decay = DecayOf(*terms.rotate, length);
+    if (out.decay.defined()) out.decay = out.decay.to(type);
+  } else if (terms.rotate) {
+    out.turns = ExactTurns(*terms.rotate, length, type);
   }
-  out.bias = torch::stack(biases);
-  if (causal) out.bias += out.mask;
-  return out;
-}
-
-torch::Tensor WithHeads(const torch::Tensor& table) {
-  return table.dim() == 2 ? table.unsqueeze(0) : table;
-}
-
-// Distances |m - n|, [L, L].
-torch::Tensor Distances(const torch::Tensor& q) {
-  const torch::Tensor at = torch::arange(q.size(2), q.options());
-  return (at.unsqueeze(1) - at.unsqueeze(0)).abs();
-}
-
-torch::Tensor FireBias(const std::vector<torch::Tensor>& p,
-                       const torch::Tensor& q) {
-  const torch::Tensor &w1 = p[0], &b1 = p[1], &w2 = p[2], &b2 = p[3];
-  const auto psi = [&p](const torch::Tensor& x) {
-    return torch::log1p(p[4].abs() * x);
-  };
-  const torch::Tensor at = torch::arange(q.size(2), q.options()).unsqueeze(1);
-  constexpr double kEpsilon = 1e-6;  // Fire's default
-  const torch::Tensor x =
-      psi(Distances(q)) / (psi(torch::maximum(at, p[5].abs())) + kEpsilon);
-  const torch::Tensor hidden = torch::relu(x.unsqueeze(-1) * w1 + b1);
-  return torch::linear(hidden, w2, b2).permute({2, 0, 1});
-}
-
-// How each encoding makes its terms from its parameters; see
-// docs/encodings.md. The parameters come in the order of Encoding::Params().
-TrainedTerms MakeTrained(const EncodingValues& encoding, const Constants& fixed,
-                         const torch::Tensor& q) {
-  const std::string name(encoding.form->Name());
-  const std::vector<torch::Tensor>& p = encoding.params;
-  TrainedTerms out;
-  if (p.empty()) return out;
-  if (name == "t5" || name == "swin") {
-    out.bias = p[0].t();
-  } else if (name == "shaw") {
-    if (fixed.q_buckets.defined()) out.q_table = WithHeads(p.front());
-    if (fixed.v_buckets.defined()) out.v_table = WithHeads(p.back());
-  } else if (name == "key-offset") {
-    out.q_table = WithHeads(p[0]);
-  } else if (name == "deberta") {
-    if (fixed.q_buckets.defined()) out.q_table = p.front();
-    if (fixed.k_buckets.defined()) out.k_table = p.back();
-  } else if (name == "transformer-xl") {
-    const torch::Tensor &r = p[0], &u = p[1], &v = p[2];
-    out.q_table = r;
-    out.k_table = u.unsqueeze(1);
-    out.bias = fixed.scale * torch::matmul(r, v.unsqueeze(2)).squeeze(2);
-  } else if (name == "tupe" && p.size() <= 3) {
-    out.a = p[0].narrow(1, 0, q.size(2));
-    out.c = p[1].narrow(1, 0, q.size(2));
-    if (p.size() == 3) out.bias = p[2];
-  } else if (name == "fire") {
-    out.bias = FireBias(p, q);
-  } else {
-    throw Error(fmt::format(
-        "{} has no materialised form in the lab; the fused path serves it",
-        name));
+  if (terms.rotate_values) {
+    out.value_turns = ExactTurns(terms.rotate_values->rotation, length, type);
+  }
+  if (encoding.params.empty()) {
+    out.fixed = LowerTerms(encoding, shape, type);
+    if (terms.bias) {
+      out.bias = BiasOf(out, out.fixed, length);
+      if (causal) out.bias = out.bias + out.mask;
+    }
   }
   return out;
 }
 
 // (x1, x2) -> (x1 cos - x2 sin, x1 sin + x2 cos), pair by pair.
 torch::Tensor Rotated(const torch::Tensor& x, const torch::Tensor& cos,
-                      const torch::Tensor& sin, const Constants& constants) {
-  const int64_t pairs = cos.size(1), first = constants.first_channel;
+                      const torch::Tensor& sin, const Rotation& rotation) {
+  const int64_t pairs = rotation.NumPairs(), first = rotation.first_channel;
+  const bool interleaved = rotation.layout == PairLayout::kInterleaved;
   const torch::Tensor moving = x.narrow(3, first, 2 * pairs);
-  const auto join = [&](const torch::Tensor& a, const torch::Tensor& b) {
-    return constants.interleaved ? torch::stack({a, b}, -1).flatten(-2)
-                                 : torch::cat({a, b}, -1);
-  };
   const torch::Tensor parts =
-      constants.interleaved
-          ? moving.unflatten(-1, {pairs, 2})
-          : moving.unflatten(-1, {2, pairs}).transpose(-1, -2);
+      interleaved ? moving.unflatten(-1, {pairs, 2})
+                  : moving.unflatten(-1, {2, pairs}).transpose(-1, -2);
   const torch::Tensor x1 = parts.select(-1, 0), x2 = parts.select(-1, 1);
-  const torch::Tensor turned = join(x1 * cos - x2 * sin, x1 * sin + x2 * cos);
-  if (2 * pairs == x.size(3)) return turned;
+  const torch::Tensor a = x1 * cos - x2 * sin, b = x1 * sin + x2 * cos;
+  const torch::Tensor rotated = interleaved
+                                    ? torch::stack({a, b}, -1).flatten(-2)
+                                    : torch::cat({a, b}, -1);
+  if (2 * pairs == x.size(3)) return rotated;
   const int64_t after = first + 2 * pairs;
   return torch::cat(
-      {x.narrow(3, 0, first), turned, x.narrow(3, after, x.size(3) - after)},
+      {x.narrow(3, 0, first), rotated, x.narrow(3, after, x.size(3) - after)},
       -1);
 }
 
@@ -208,55 +210,76 @@ torch::Tensor MaterialisedAttention::operator()(const torch::Tensor& q,
                                                 const EncodingValues& encoding,
                                                 const AttentionCall& call) {
   const int64_t length = q.size(2);
+  const Shape shape =
+      Shape::SelfAttention(q.size(1), q.size(3), length, call.causal);
   if (!by_length_.contains(length)) {
     torch::NoGradGuard no_grad;
-    const Lowered lowered = encoding.Build()->Lower(
-        Shape::SelfAttention(q.size(1), q.size(3), length, call.causal));
-    by_length_[length] = MakeConstants(
-        lowered.terms, /*trained=*/!encoding.params.empty(), call.causal, q);
+    by_length_[length] =
+        MakeConstants(encoding, shape, call.causal, q.scalar_type());
   }
-  const Constants& fixed = by_length_.at(length);
-  const TrainedTerms terms = MakeTrained(encoding, fixed, q);
+  const Constants& constants = by_length_.at(length);
+  const Terms& terms = constants.terms;
+  const TermTensors arrays = encoding.params.empty()
+                                 ? constants.fixed
+                                 : LowerTerms(encoding, shape, q.scalar_type());
 
-  // s = scale (rot(q).rot(k) + a.c + q.Tq[b] + k.Tk[b]) + B[b]
-  const torch::Tensor scaled = q * fixed.scale;
-  const bool rotates = fixed.q_cos.defined();
-  const torch::Tensor rq =
-      rotates ? Rotated(scaled, fixed.q_cos, fixed.q_sin, fixed) : scaled;
-  const torch::Tensor rk =
-      rotates ? Rotated(k, fixed.k_cos, fixed.k_sin, fixed) : k;
+  // s = scale g[m] (rot(q).rot(k) + a.c + q.Tq[b] + k.Tk[b]) + B[b]
+  torch::Tensor scale = torch::full({1, 1, 1}, terms.scale.scale, q.options());
+  if (const torch::Tensor& rows = arrays[TermArray::kScale]; rows.defined()) {
+    scale = scale *
+            rows.narrow(1, -terms.scale.first_position, length).unsqueeze(2);
+  }
+  const torch::Tensor scaled = q * scale;
+  torch::Tensor rq = scaled, rk = k;
+  if (terms.rotate) {
+    const Turns turns =
+        terms.rotate->trains
+            ? TurnsOf(*terms.rotate, constants.coordinates, constants.decay,
+                      arrays[TermArray::kTheta])
+            : constants.turns;
+    rq = Rotated(scaled, turns.q_cos, turns.q_sin, *terms.rotate);
+    rk = Rotated(k, turns.k_cos, turns.k_sin, *terms.rotate);
+  }
   torch::Tensor scores = torch::matmul(rq, rk.transpose(2, 3));
-  if (terms.a.defined()) {
-    scores += torch::matmul(terms.a * fixed.scale, terms.c.transpose(1, 2));
+  if (terms.extra_dot) {
+    const auto rows = [&](TermArray which) {
+      return arrays[which].narrow(1, -terms.extra_dot->first_position, length);
+    };
+    scores += torch::matmul(rows(TermArray::kQRows) * scale,
+                            rows(TermArray::kKRows).transpose(1, 2));
   }
-  if (terms.q_table.defined()) {
-    scores += Gathered(scaled, terms.q_table, fixed.q_buckets);
+  if (terms.q_table) {
+    scores += Gathered(scaled, arrays[TermArray::kQTable], constants.q_buckets);
   }
-  if (terms.k_table.defined()) {
-    scores += Gathered(k * fixed.scale, terms.k_table, fixed.k_buckets.t())
-                  .transpose(2, 3);
+  if (terms.k_table) {
+    scores += Gathered(k, arrays[TermArray::kKTable], constants.k_buckets.t())
+                  .transpose(2, 3) *
+              scale;
   }
-  if (terms.bias.defined()) {
-    scores += fixed.bias_buckets.defined()
-                  ? torch::embedding(terms.bias.t(), fixed.bias_buckets)
-                        .permute({2, 0, 1})
-                  : terms.bias;
-  }
-  if (fixed.bias.defined()) {
-    scores += fixed.bias;
-  } else if (fixed.mask.defined()) {
-    scores += fixed.mask;
+  if (constants.bias.defined()) {
+    scores += constants.bias;
+  } else {
+    if (terms.bias) scores += BiasOf(constants, arrays, length);
+    if (constants.mask.defined()) scores += constants.mask;
   }
 
-  // o = sum_j p_ij (v_j + Tv[b]), the second sum by bucket
+  // o = unrot_m( sum_j p_ij (rot_n(v_j) + Tv[b]) ), tables by bucket
   const torch::Tensor p = torch::softmax(scores, -1);
-  torch::Tensor out = torch::matmul(p, v);
-  if (terms.v_table.defined()) {
+  const Turns& turns = constants.value_turns;
+  torch::Tensor out = torch::matmul(
+      p, terms.rotate_values ? Rotated(v, turns.k_cos, turns.k_sin,
+                                       terms.rotate_values->rotation)
+                             : v);
+  if (terms.v_table) {
+    const torch::Tensor& table = arrays[TermArray::kVTable];
     const torch::Tensor by_bucket =
-        torch::zeros({q.size(0), q.size(1), length, terms.v_table.size(1)},
-                     q.options())
-            .scatter_add(3, fixed.v_buckets.expand_as(p), p);
-    out = out + torch::matmul(by_bucket, terms.v_table);
+        torch::zeros({q.size(0), q.size(1), length, table.size(1)}, q.options())
+            .scatter_add(3, constants.v_buckets.expand_as(p), p);
+    out = out + torch::matmul(by_bucket, table);
+  }
+  if (terms.rotate_values && terms.rotate_values->relative) {
+    out =
+        Rotated(out, turns.q_cos, -turns.q_sin, terms.rotate_values->rotation);
   }
   return out;
 }

@@ -237,6 +237,7 @@ std::vector<PictureData> DrawPictures(const Model& model,
     }
     // With the identity for values, the outputs are the attention itself.
     terms.v_table.reset();
+    terms.rotate_values.reset();
     const Model::LayerInput& input = inputs[static_cast<size_t>(layer)];
     const torch::Tensor identity =
         torch::eye(length).expand({1, config.heads, length, length});

@@ -31,7 +31,9 @@ double EvaluationWork(const RunSpec& spec, const std::vector<int64_t>& lengths,
 
 RunSpec SpecOf(const Settings& settings, const TaskSettings& task,
                const std::string& encoding, uint64_t seed) {
+  const auto file = settings.files.find(encoding);
   return {.encoding = encoding,
+          .file = file == settings.files.end() ? "" : file->second,
           .task = task.name,
           .kind = settings.kind,
           .train_length = task.train_length,

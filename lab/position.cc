@@ -1,100 +1,83 @@
-// What the papers leave to the model, decided here, the same for every run:
-//
-//  * Layers share what the paper shares: T5's and TUPE's tables, and whatever
-//    is added to the input. Everything else is one a layer. Shaw's tables serve
-//    all heads of a layer, as in the paper.
-//  * Scales that papers tie to their training length keep in proportion to
-//    ours: T5's and DeBERTa's max_distance and xPos' scale_base are half of it,
-//    so that training sees every bucket. Options override.
-//  * Biases that are trained number by number move ten times as fast as
-//  weights:
-//    an Adam step is about the learning rate whatever the gradient, and a bias
-//    must travel several units, the size of a score, where a weight of size
-//    1/sqrt(d) need not. T5's own optimiser scales its steps likewise.
-//  * Transformer-XL trains the projection of sinusoids that makes its rows, so
-//    it has a row for any offset.
+// What the papers leave to the model is in the encoding's descriptor, the same
+// for every run: which layers and heads share a table, which scales follow the
+// training length, how parameters start, how fast they move and where they
+// stop.
 #include "lab/position.h"
 
 #include <fmt/format.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "lab/interop.h"
+#include "lab/offset_table.h"
 #include "locus/encodings/sinusoidal.h"
 #include "locus/error.h"
 
 namespace locus::lab {
 namespace {
 
-std::map<std::string, std::string> WithDefaults(const PositionConfig& config) {
+// Options of the encoding as given, else as its descriptor ties them to the
+// model.
+std::map<std::string, std::string> WithDefaults(const EncodingInfo& info,
+                                                const PositionConfig& config) {
   std::map<std::string, std::string> options = config.options;
   const std::string half =
       std::to_string(std::max<int64_t>(config.train_length / 2, 2));
-  if (config.encoding == "t5") {
-    options.emplace("bidirectional",
-                    config.kind == ModelKind::kEncoder ? "true" : "false");
-    options.emplace("max_distance", half);
-    // Exact buckets must end before max_distance.
-    if (config.train_length < 64) options.emplace("buckets", half);
+  for (const Field& option : info.options) {
+    const std::string name(option.name);
+    switch (option.tied) {
+      case Tied::kNothing:
+        break;
+      case Tied::kHalfLength:
+        options.emplace(name, half);
+        break;
+      case Tied::kHalfShortLength:
+        if (config.train_length < 64) options.emplace(name, half);
+        break;
+      case Tied::kBothWays:
+        options.emplace(name,
+                        config.kind == ModelKind::kEncoder ? "true" : "false");
+        break;
+    }
   }
-  if (config.encoding == "deberta") {
-    options.emplace("max_distance", half);
-    options.emplace("buckets", half);
-  }
-  if (config.encoding == "xpos") options.emplace("scale_base", half);
   return options;
 }
 
-std::unique_ptr<Encoding> MakeForm(const PositionConfig& config,
-                                   int64_t head_dim) {
-  return FindEncoding(config.encoding)
-      .example({.heads = config.heads,
-                .head_dim = head_dim,
-                .length = config.train_length,
-                .options = WithDefaults(config)});
-}
-
-// The sizes of a parameter in the model, where the list's example differs.
-std::vector<int64_t> ShapeOf(const std::string& encoding, const Param& param) {
-  std::vector<int64_t> shape = param.value.shape();
-  if (encoding == "shaw" && shape.size() == 3) shape.erase(shape.begin());
-  return shape;
-}
-
-// Glorot and Bengio (2010), for rows [.., n, m]; Shaw's choice.
+// Glorot and Bengio (2010), for rows [.., n, m].
 double Xavier(const std::vector<int64_t>& shape) {
   const int64_t sides = shape[shape.size() - 1] + shape[shape.size() - 2];
   return std::sqrt(6.0 / static_cast<double>(sides));
 }
 
-// Biases themselves, or the coefficients of one.
-bool IsBias(const std::string& encoding, const Param& param) {
-  return encoding == "t5" || encoding == "swin" || encoding == "kerple" ||
-         param.name == "bias" || param.name == "cls";
-}
-constexpr double kBiasRate = 10.0;
-
-// Learned rows start half as large as a token's row, as in GPT-2, and biases
-// smaller than a score; tables of vectors start as Shaw's do, FIRE's network as
-// any linear layer of libtorch, and closed forms (KERPLE's kernels, FIRE's c
-// and L) with the constants of the list, which are those of the papers.
-Init InitOf(const std::string& encoding, const Param& param,
+Init InitOf(const ParamTraining& training, const Param& param,
             const std::vector<int64_t>& shape) {
-  if (encoding == "learned") return Init::Normal(0.5);
-  if (encoding == "kerple") return Init::Values(param.value.ToVector());
-  if (IsBias(encoding, param)) return Init::Normal(0.1);
-  if (encoding == "transformer-xl") return Init::Normal(0.02);  // u and v
-  if (encoding == "fire" && (param.name == "w1" || param.name == "b1")) {
-    return Init::Uniform(1.0);
+  switch (training.start) {
+    case Start::kExample:
+      return Init::Values(param.value.ToVector());
+    case Start::kNormal:
+      return Init::Normal(training.size);
+    case Start::kUniform:
+      return Init::Uniform(training.size);
+    case Start::kFanIn:
+      return Init::Uniform(1.0 / std::sqrt(static_cast<double>(shape.back())));
+    case Start::kXavier:
+      break;
   }
-  if (encoding == "fire" && param.name == "w2") {
-    return Init::Uniform(1.0 / std::sqrt(static_cast<double>(shape.back())));
-  }
-  if (shape.size() < 2) return Init::Values(param.value.ToVector());
   return Init::Uniform(Xavier(shape));
+}
+
+// Whether an option such as "kind=power" is set; there is always none.
+bool HasOption(const PositionConfig& config, std::string_view option) {
+  for (const auto& [name, value] : ParseOptions(option)) {
+    const auto it = config.options.find(name);
+    if (it == config.options.end() || it->second != value) return false;
+  }
+  return true;
 }
 
 // Sinusoids of the offsets -length + 1 .. length - 1: [2 length - 1, dim].
@@ -108,8 +91,30 @@ torch::Tensor OffsetSinusoids(int64_t length, int64_t dim) {
 
 }  // namespace
 
-Position::Position(const PositionConfig& config)
-    : config_(config), form_(MakeForm(config, config.head_dim)) {
+Position::Position(const PositionConfig& config) : config_(config) {
+  if (config.file.empty()) {
+    FromList(config);
+  } else {
+    FromFile(config);
+  }
+}
+
+std::unique_ptr<Encoding> Position::MakeForm(const PositionConfig& config,
+                                             int64_t head_dim) const {
+  return info_->example({.heads = config.heads,
+                         .head_dim = head_dim,
+                         .length = config.train_length,
+                         .options = WithDefaults(*info_, config)});
+}
+
+void Position::FromList(const PositionConfig& config) {
+  Variant variant = FindVariant(config.encoding);
+  info_ = variant.info;
+  for (const auto& [name, value] : config.options) {
+    variant.options[name] = value;
+  }
+  config_.options = variant.options;
+  form_ = MakeForm(config_, config.head_dim);
   const Shape shape =
       Shape::SelfAttention(config.heads, config.head_dim, /*length=*/1);
   const auto& input = form_->Lower(shape).terms.input_add;
@@ -120,9 +125,58 @@ Position::Position(const PositionConfig& config)
           "{} widens the input; the lab's models take mode=add only",
           config.encoding));
     }
-    form_ = MakeForm(config, config.heads * config.head_dim);
+    form_ = MakeForm(config_, config.heads * config.head_dim);
   }
-  shared_ = in_input_ || config.encoding == "t5" || config.encoding == "tupe";
+  shared_ = in_input_ || info_->shared_by_layers;
+  for (const Param& param : form_->Params()) {
+    const ParamTraining& training = TrainingOf(param.name);
+    std::vector<int64_t> sizes = param.value.shape();
+    std::string name = param.name;
+    if (!training.projection.empty()) {
+      name = training.projection;
+      sizes = {config.heads, config.head_dim, config.heads * config.head_dim};
+    } else if (training.shared_by_heads) {
+      sizes.erase(sizes.begin());
+    }
+    Init init = InitOf(training, param, sizes);
+    trained_.push_back(
+        {.info = {.name = std::move(name),
+                  .shape = std::move(sizes),
+                  .init = std::move(init),
+                  .decays = training.decays,
+                  .rate = training.rate},
+         .lowest = training.lowest,
+         .highest = HasOption(config_, training.highest_for)
+                        ? training.highest
+                        : std::numeric_limits<double>::infinity()});
+  }
+}
+
+void Position::FromFile(const PositionConfig& config) {
+  scripted_ = ScriptedEncoding::Open(config.file);
+  scripted_->CheckHeads(config.heads);
+  for (const ScriptedEncoding::Parameter& p : scripted_->parameters()) {
+    const torch::Tensor start = p.start.to(torch::kDouble).contiguous();
+    const double* first = start.data_ptr<double>();
+    trained_.push_back(
+        {.info = {.name = p.name,
+                  .shape = start.sizes().vec(),
+                  .init = Init::Values({first, first + start.numel()}),
+                  .decays = p.decays,
+                  .rate = p.rate},
+         .lowest = p.lowest,
+         .highest = p.highest});
+  }
+}
+
+const ParamTraining& Position::TrainingOf(const std::string& name) const {
+  const auto& rows = info_->training;
+  const auto row = std::ranges::find(rows, name, &ParamTraining::name);
+  if (row == rows.end()) {
+    throw Error(fmt::format("the descriptor of {} does not say how {} trains",
+                            config_.encoding, name));
+  }
+  return *row;
 }
 
 std::string Position::ParameterName(int64_t layer,
@@ -133,22 +187,10 @@ std::string Position::ParameterName(int64_t layer,
 
 std::vector<ParameterInfo> Position::Parameters() const {
   std::vector<ParameterInfo> infos;
-  for (int64_t layer = 0; layer < (shared_ ? 1 : config_.layers); ++layer) {
-    for (const Param& param : form_->Params()) {
-      std::vector<int64_t> shape = ShapeOf(config_.encoding, param);
-      Init init = InitOf(config_.encoding, param, shape);
-      std::string name = param.name;
-      if (projects_sinusoids() && name == "r") {
-        name = "w_r";
-        shape = {config_.heads, config_.head_dim,
-                 config_.heads * config_.head_dim};
-        init = Init::Uniform(Xavier(shape));
-      }
-      infos.push_back(
-          {.name = ParameterName(layer, name),
-           .shape = std::move(shape),
-           .init = std::move(init),
-           .rate = IsBias(config_.encoding, param) ? kBiasRate : 1.0});
+  for (int64_t layer = 0; layer < NumCopies(); ++layer) {
+    for (const Trained& trained : trained_) {
+      infos.push_back(trained.info);
+      infos.back().name = ParameterName(layer, trained.info.name);
     }
   }
   return infos;
@@ -156,33 +198,37 @@ std::vector<ParameterInfo> Position::Parameters() const {
 
 EncodingValues Position::Values(const ParameterSet& parameters, int64_t layer,
                                 int64_t length) const {
-  EncodingValues values = {.form = form_, .params = {}};
-  for (const Param& param : form_->Params()) {
-    if (projects_sinusoids() && param.name == "r") {
-      // r[h, o, d] = sum_e w_r[h, d, e] s[o, e]
-      const torch::Tensor& w_r = parameters[ParameterName(layer, "w_r")];
-      values.params.push_back(torch::matmul(
-          OffsetSinusoids(length, w_r.size(2)), w_r.transpose(1, 2)));
-    } else {
-      values.params.push_back(parameters[ParameterName(layer, param.name)]);
-    }
+  std::vector<torch::Tensor> values;
+  for (const Trained& trained : trained_) {
+    values.push_back(parameters[ParameterName(layer, trained.info.name)]);
   }
-  return values;
+  if (scripted_) {
+    // A decoder's queries see no later key.
+    const int64_t first = config_.kind == ModelKind::kDecoder ? 0 : 1 - length;
+    const torch::Tensor table = scripted_->At(first, length - 1, values);
+    return {.form = std::make_shared<OffsetTable>(scripted_->term(), first,
+                                                  ToLocus(table.detach())),
+            .params = {table}};
+  }
+  const std::vector<Param> params = form_->Params();
+  for (size_t n = 0; n < values.size(); ++n) {
+    if (TrainingOf(params[n].name).projection.empty()) continue;
+    // r[h, o, d] = sum_e w[h, d, e] s[o, e]
+    const torch::Tensor w = values[n];
+    values[n] =
+        torch::matmul(OffsetSinusoids(length, w.size(2)), w.transpose(1, 2));
+  }
+  return {.form = form_, .params = std::move(values)};
 }
 
 void Position::Project(const ParameterSet& parameters) const {
-  if (config_.encoding != "kerple") return;
-  // r1, r2 > 0, and r2 <= 2 for the power kernel. The paper keeps them above
-  // 0.01.
-  const bool power =
-      config_.options.contains("kind") && config_.options.at("kind") == "power";
   torch::NoGradGuard no_grad;
-  for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    torch::Tensor r1 = parameters[ParameterName(layer, "r1")];
-    torch::Tensor r2 = parameters[ParameterName(layer, "r2")];
-    r1.clamp_min_(0.01);
-    r2.clamp_min_(0.01);
-    if (power) r2.clamp_max_(2.0);
+  for (const Trained& trained : trained_) {
+    for (int64_t layer = 0; layer < NumCopies(); ++layer) {
+      torch::Tensor value = parameters[ParameterName(layer, trained.info.name)];
+      if (std::isfinite(trained.lowest)) value.clamp_min_(trained.lowest);
+      if (std::isfinite(trained.highest)) value.clamp_max_(trained.highest);
+    }
   }
 }
 

@@ -12,14 +12,16 @@
 
 #include "lab/attention.h"
 #include "lab/parameters.h"
+#include "lab/scripted.h"
 #include "lab/task.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 
 namespace locus::lab {
 
 struct PositionConfig {
-  std::string encoding = "none";
-  std::map<std::string, std::string> options = {};
+  std::string encoding = "none";  // "rope", "rope{base=100}", or a file's name
+  std::string file = {};          // that Python wrote; empty: of the list
+  std::map<std::string, std::string> options = {};  // over the variant's
   ModelKind kind = ModelKind::kDecoder;
   int64_t layers = 2;
   int64_t heads = 4;
@@ -37,7 +39,10 @@ class Position {
   bool in_input() const { return in_input_; }
 
   // Layers have parameters of their own.
-  bool differs_by_layer() const { return !shared_ && !form_->Params().empty(); }
+  bool differs_by_layer() const { return !shared_ && !trained_.empty(); }
+
+  // The file of an encoding that Python wrote, by its SHA-256; else empty.
+  std::string FileSum() const { return scripted_ ? scripted_->sha256() : ""; }
 
   // The trainable parameters of all layers.
   std::vector<ParameterInfo> Parameters() const;
@@ -55,16 +60,29 @@ class Position {
                                      int64_t length) const;
 
  private:
+  // A parameter that every layer, or all of them together, has.
+  struct Trained {
+    ParameterInfo info = {};  // its name without the layer's
+    double lowest = 0.0;      // the optimiser's steps end inside these
+    double highest = 0.0;
+  };
+
+  void FromList(const PositionConfig& config);
+  void FromFile(const PositionConfig& config);
+  std::unique_ptr<Encoding> MakeForm(const PositionConfig& config,
+                                     int64_t head_dim) const;
+  const ParamTraining& TrainingOf(const std::string& name) const;
   std::string ParameterName(int64_t layer, const std::string& name) const;
-  // Transformer-XL trains a projection of sinusoids, not the rows themselves.
-  bool projects_sinusoids() const {
-    return config_.encoding == "transformer-xl";
-  }
+  int64_t NumCopies() const { return shared_ ? 1 : config_.layers; }
 
   PositionConfig config_;
   bool in_input_ = false;
   bool shared_ = false;  // by all layers
+  std::vector<Trained> trained_;
+  // One of the list, or a function that Python wrote.
+  const EncodingInfo* info_ = nullptr;
   std::shared_ptr<const Encoding> form_;
+  std::shared_ptr<const ScriptedEncoding> scripted_;
 };
 
 }  // namespace locus::lab

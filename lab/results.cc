@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "cli/names.h"
-#include "locus/encoding.h"
+#include "lab/scripted.h"
+#include "locus/descriptor.h"
 #include "locus/simd.h"
 
 namespace locus::lab {
@@ -62,24 +63,62 @@ std::string ShortName(const EncodingInfo& info) {
   return name;
 }
 
-// The textbook's side of an encoding.
-Json EncodingJson(const std::string& name) {
-  const EncodingInfo& info = FindEncoding(name);
-  const ExampleConfig config;
+// The textbook's side of an encoding of the list.
+Json ListedJson(const Settings& settings, const std::string& name) {
+  const Variant variant = FindVariant(name);
+  const EncodingInfo& info = *variant.info;
+  ExampleConfig config;
+  if (!variant.options.empty()) {
+    config.heads = settings.heads;
+    config.head_dim = settings.model_dim / settings.heads;
+    config.options = variant.options;
+  }
   const auto terms = info.example(config)
                          ->Lower(Shape::SelfAttention(
                              config.heads, config.head_dim, config.length))
                          .terms;
-  return {{"name", info.name},
-          {"title", info.title},
-          {"short", ShortName(info)},
-          {"formula", info.formula},
-          {"paper", info.paper},
-          {"enters_at", TermNames(terms)},
-          {"reference", cli::ReferenceName(info.reference)},
-          {"trainable", info.trainable},
-          {"extrapolates", cli::ExtrapolatesName(info.extrapolates)},
-          {"note", info.extrapolation_note}};
+  // "RoPE base=100" and "Rotary position embedding (RoPE), base=100".
+  std::string options;
+  for (const auto& [option, value] : variant.options) {
+    options +=
+        fmt::format("{}{}={}", options.empty() ? "" : ", ", option, value);
+  }
+  return {
+      {"name", name},
+      {"title", options.empty() ? std::string(info.title)
+                                : fmt::format("{}, {}", info.title, options)},
+      {"short", options.empty()
+                    ? ShortName(info)
+                    : fmt::format("{} {}", ShortName(info), options)},
+      {"formula", info.formula},
+      {"paper", info.paper},
+      {"enters_at", TermNames(terms)},
+      {"reference", cli::ReferenceName(info.reference)},
+      {"trainable", info.trainable},
+      {"extrapolates", cli::ExtrapolatesName(info.extrapolates)},
+      {"note", info.extrapolation_note}};
+}
+
+// The same of one that Python wrote.
+Json ScriptedJson(const std::string& path) {
+  const auto scripted = ScriptedEncoding::Open(path);
+  constexpr const char* kTerms[] = {"bias", "q_table", "v_table"};
+  return {{"name", scripted->name()},
+          {"title", scripted->title()},
+          {"short", scripted->name()},
+          {"formula", scripted->formula()},
+          {"paper", "your own, in Python"},
+          {"enters_at", {kTerms[static_cast<size_t>(scripted->term())]}},
+          {"reference", cli::ReferenceName(Reference::kRelative)},
+          {"trainable", !scripted->parameters().empty()},
+          {"extrapolates", cli::ExtrapolatesName(Extrapolates::kYes)},
+          {"note", "a function of the offset, whatever the length"}};
+}
+
+Json EncodingJson(const Settings& settings, const std::string& name) {
+  const auto file = settings.files.find(name);
+  return file == settings.files.end() ? ListedJson(settings, name)
+                                      : ScriptedJson(file->second);
 }
 
 // Rows of one task and encoding at one length, loss and accuracy.
@@ -187,7 +226,7 @@ Json ResultsJson(const ResultsRequest& request) {
       ParametersJson(parts.runs, study.settings.tasks.front().name);
   Json encodings = Json::array();
   for (const std::string& name : study.settings.Encodings()) {
-    encodings.push_back(EncodingJson(name));
+    encodings.push_back(EncodingJson(study.settings, name));
   }
   const Json summary = SummaryJson(study.settings, parts.runs);
 

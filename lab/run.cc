@@ -80,8 +80,9 @@ void CheckSpec(const RunSpec& spec) {
 }
 
 // Everything that the run depends on.
-std::string InWords(const RunSpec& spec, const Corpus* corpus) {
-  std::string options;
+std::string InWords(const RunSpec& spec, const Position& position,
+                    const Corpus* corpus) {
+  std::string options = position.FileSum();
   for (const auto& [name, value] : spec.options) {
     options += fmt::format(" {}={}", name, value);
   }
@@ -99,6 +100,7 @@ std::string InWords(const RunSpec& spec, const Corpus* corpus) {
 
 ModelConfig ConfigOf(const RunSpec& spec, int64_t vocabulary) {
   return {.position = {.encoding = spec.encoding,
+                       .file = spec.file,
                        .options = spec.options,
                        .kind = spec.kind,
                        .layers = spec.layers,
@@ -275,7 +277,7 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens) const {
 
 std::string Run::Save() const {
   const State& s = *state_;
-  return Encode({.spec = InWords(s.spec, s.corpus),
+  return Encode({.spec = InWords(s.spec, s.model.position(), s.corpus),
                  .step = s.step,
                  .extended = s.extended,
                  .train_length = s.train_length,
@@ -289,7 +291,7 @@ std::string Run::Save() const {
 void Run::Load(std::string_view bytes) {
   State& s = *state_;
   SavedState saved = Decode(bytes);
-  const std::string own = InWords(s.spec, s.corpus);
+  const std::string own = InWords(s.spec, s.model.position(), s.corpus);
   if (saved.spec != own) {
     throw Error(fmt::format(
         "the saved state is of another run: it is of \"{}\", this is \"{}\"",

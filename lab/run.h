@@ -27,7 +27,8 @@ namespace locus::lab {
 enum class AttentionPath : uint8_t { kFused, kMaterialised };
 
 struct RunSpec {
-  std::string encoding = "none";                    // a name of `locus list`
+  std::string encoding = "none";  // "rope", "rope{base=100}", a file's name
+  std::string file = {};          // the encoding that Python wrote, if any
   std::map<std::string, std::string> options = {};  // the encoding's own
   std::string task = "text";                        // a name of Tasks()
   ModelKind kind = ModelKind::kDecoder;

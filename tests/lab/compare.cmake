@@ -31,6 +31,14 @@ add_test(NAME lab.report_damage
 set_tests_properties(lab.report_damage PROPERTIES LABELS lab TIMEOUT 300
   FIXTURES_REQUIRED lab_results)
 
+# Variants, and encodings that Python wrote.
+if(LOCUS_PYTHON)
+  add_test(NAME lab.own COMMAND ${Python_EXECUTABLE} -B
+    ${CMAKE_CURRENT_LIST_DIR}/own_test.py $<TARGET_FILE:locus_compare>)
+  set_tests_properties(lab.own PROPERTIES LABELS lab TIMEOUT 600
+    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python")
+endif()
+
 if(LOCUS_RING)
   include(${CMAKE_CURRENT_LIST_DIR}/ranks.cmake)
 endif()

@@ -1,5 +1,6 @@
 // Options, presets and the plan that follows from them.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -30,8 +31,14 @@ std::string Complaint(const std::map<std::string, std::string>& texts) {
   return "";
 }
 
+// Tests run beside one another, each in a process of its own.
+std::string ConfigPath() {
+  return testing::TempDir() + "compare_config_" + std::to_string(getpid()) +
+         ".json";
+}
+
 std::string ConfigComplaint(const std::string& text) {
-  const std::string path = testing::TempDir() + "compare_config.json";
+  const std::string path = ConfigPath();
   WriteFile(path, text);
   std::string complaint;
   try {
@@ -107,7 +114,7 @@ TEST(CompareConfigTest, ComplaintsNameTheValueAndWhatIsRight) {
 }
 
 TEST(CompareConfigTest, FileHasTheNamesOfOptions) {
-  const std::string path = testing::TempDir() + "compare_good.json";
+  const std::string path = ConfigPath();
   WriteFile(path,
             R"({"steps": 5, "train_length": 8, "encodings": ["rope", "t5"],
                 "learning-rate": 0.001, "lengths": "8,16"})");

@@ -13,7 +13,7 @@
 
 #include "lab/attention.h"
 #include "lab/model.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 #include "locus/terms.h"
 
 namespace locus::lab {

@@ -10,7 +10,7 @@
 #include "lab/cost.h"
 #include "lab/model.h"
 #include "lab/state.h"
-#include "locus/encoding.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 
 namespace locus::lab {

@@ -7,6 +7,7 @@ import { attentionGallery, picturesGallery, type Redraw } from './charts/picture
 import { tasksFigure } from './charts/tasks';
 import { trainingFigure } from './charts/training';
 import { parseResults, type Results } from './results';
+import { addSaving } from './save';
 import { Shown } from './series';
 import { makeScrollable, makeSortable } from './table';
 import { startThemeButton } from './theme';
@@ -46,6 +47,7 @@ function drawFigures(results: Results): Redraw[] {
     figure.hidden = !drawn;
     if (scripted) reveal(section, Boolean(drawn));
     if (typeof drawn === 'function') redraws.push(drawn);
+    if (drawn) addSaving(figure, name, results);
     // Under a figure the numbers are there to be asked for.
     const numbers = figure.nextElementSibling;
     if (drawn && numbers instanceof HTMLDetailsElement) numbers.open = false;
