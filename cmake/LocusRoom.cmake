@@ -20,3 +20,12 @@ function(locus_room name directory)
   target_link_libraries(locus_${name} PRIVATE locus_build fmt::fmt)
   set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
+
+# locus_precompile(target headers...): parses heavy headers once for a target's
+# sources. Not for the library itself: its objects come from the compiler's cache
+# when packages and wheels build it again, which a precompiled header prevents.
+function(locus_precompile target)
+  if(LOCUS_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()

@@ -12,6 +12,12 @@ add_test(NAME check.tidy
   COMMAND Python3::Interpreter ${checks}/tidy.py
     ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
+# What tools/new_encoding.py writes is an encoding that works.
+add_test(NAME check.new_encoding
+  COMMAND Python3::Interpreter ${checks}/new_encoding.py ${PROJECT_SOURCE_DIR}
+    ${CMAKE_CXX_COMPILER} $<TARGET_FILE:locus> ${PROJECT_BINARY_DIR}/new_encoding)
+set_tests_properties(check.new_encoding PROPERTIES LABELS check TIMEOUT 600)
+
 # Nested builds keep their folder: a second run is quick. They define no checks
 # of their own, see CMakeLists.txt.
 add_test(NAME check.asan

@@ -6,7 +6,7 @@ packages="g++ cmake ninja-build pkg-config git ccache
   clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
   libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libmpfr-dev
   libbenchmark-dev libopenblas-dev valgrind
-  libopenmpi-dev openmpi-bin iproute2 libtorch-dev libssl-dev zlib1g-dev
+  libopenmpi-dev openmpi-bin iproute2 libssl-dev zlib1g-dev
   gnuplot-nox fonts-dejavu-core python3 python3-dev python3-venv
   chromium"
 # Node is often installed by other means than a package.

@@ -18,8 +18,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # "encodings", and locus.h may include everything.
 HEADERS = {
     "core": {"error.h", "files.h", "tensor.h", "text.h", "threads.h", "version.h"},
-    "terms": {"terms.h", "attention.h", "rotary.h"},
-    "encoding": {"encoding.h"},  # the interface alone
+    "terms": {"terms.h", "attention.h", "forget_gate.h", "rotary.h"},
+    "encoding": {"descriptor.h", "encoding.h"},  # no encoding by name
     "encodings": set(),
     "reference": {"reference.h", "linear_attention.h"},
     "kernels": {"kv_cache.h", "machine.h", "plan.h", "simd.h"},
@@ -91,6 +91,18 @@ def check_public(root):
                     )
 
 
+def check_all(root):
+    """locus/encodings/all.h includes every header beside it."""
+    page = root / "include" / "locus" / "encodings" / "all.h"
+    beside = sorted(p.name for p in page.parent.glob("*.h") if p != page)
+    included = [target.removeprefix("locus/encodings/") for _, target in includes(page)]
+    if included != beside:
+        yield (
+            f"include/locus/encodings/all.h includes {included}, and beside it are "
+            f"{beside}"
+        )
+
+
 def check_sources(root):
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
         room = folder.name
@@ -148,7 +160,13 @@ def main():
     root = pathlib.Path(sys.argv[1])
     problems = [
         problem
-        for check in (check_public, check_sources, check_apps, check_documented)
+        for check in (
+            check_public,
+            check_all,
+            check_sources,
+            check_apps,
+            check_documented,
+        )
         for problem in check(root)
     ]
     for problem in problems:

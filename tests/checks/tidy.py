@@ -136,7 +136,7 @@ def main():
         path = pathlib.Path(entry["file"])
         if not any(path.is_relative_to(root / f) for f in FOLDERS):
             continue
-        # clang 14 cannot read the headers of libtorch 1.13 in C++20.
+        # clang 14 cannot read the headers of libtorch in C++20.
         if not uses_torch(path, root):
             sources.setdefault(path, options_of(entry))
     if not sources:
