@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-import locus
+import locus_attn as locus
 
 HEADS, KV_HEADS, HEAD_DIM = 8, 2, 64
 

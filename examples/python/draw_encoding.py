@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-import locus
+import locus_attn as locus
 
 HEADS, HEAD_DIM, REACH = 8, 64, 256
 SHADES = " .:-=+*#%@"

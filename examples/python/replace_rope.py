@@ -18,7 +18,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 
 class RopeAttention(nn.Module):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import locus.torch as lt
+import locus_attn.torch as lt
 
 VOCABULARY, WIDTH, HEADS = 16, 32, 4
 

@@ -28,3 +28,11 @@ add_executable(docs_snippets ${docs_snippets})
 target_link_libraries(docs_snippets PRIVATE locus locus_build)
 add_test(NAME docs.snippets COMMAND docs_snippets)
 set_tests_properties(docs.snippets PROPERTIES LABELS docs)
+
+# The walk from an idea to a figure.
+if(TARGET locus_compare AND TARGET _locus)
+  add_test(NAME docs.walk COMMAND ${Python_EXECUTABLE} -B ${docs_tests}/walk.py
+    ${PROJECT_SOURCE_DIR} $<TARGET_FILE:locus_cli>)
+  set_tests_properties(docs.walk PROPERTIES LABELS docs TIMEOUT 600
+    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python")
+endif()
