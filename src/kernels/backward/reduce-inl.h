@@ -14,6 +14,7 @@
 
 #include "kernels/backward/rotation-inl.h"
 #include "kernels/backward/sums-inl.h"
+#include "kernels/terms/log2_domain.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {

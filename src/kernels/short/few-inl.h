@@ -14,6 +14,7 @@
 #include "kernels/short/call.h"
 #include "kernels/short/rows-inl.h"
 #include "kernels/simd/stream-inl.h"
+#include "kernels/terms/log2_domain.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {

@@ -44,9 +44,6 @@ constexpr int64_t AlignUp(int64_t n, int64_t to) {
 
 constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
-// Scores live in the domain of exp2: every logit is multiplied by log2(e).
-constexpr double kLog2E = 1.4426950408889634;
-
 // Stores the first `count` lanes, or all of them if that is more.
 template <class D>
 HWY_INLINE void StoreFirst(D d, hn::Vec<D> x, int64_t count,

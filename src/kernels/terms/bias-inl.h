@@ -13,6 +13,7 @@
 
 #include "core/buffer.h"
 #include "kernels/plan/plan.h"
+#include "kernels/terms/log2_domain.h"
 #include "kernels/terms/offset_rows-inl.h"
 #include "kernels/terms/profile-inl.h"
 
@@ -77,8 +78,7 @@ class BiasTerm {
     return rows_.data() + (heads_ == 1 ? 0 : h) * stride_;
   }
   float Value(int64_t h, int32_t bucket) const {
-    return static_cast<float>(
-        kLog2E *
+    return Log2Bias(
         table_->values.At(table_->values.size(0) == 1 ? 0 : h, bucket));
   }
   void AddPairs(int64_t h, int64_t m, const Tokens& keys, Interval seen,

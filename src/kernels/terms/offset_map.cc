@@ -1,9 +1,9 @@
 #include "kernels/terms/offset_map.h"
 
+#include "kernels/terms/log2_domain.h"
+
 namespace locus::kernels {
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
 
 template <typename T>
 void FillTable(const Tensor& values, const std::vector<int32_t>& bucket,
@@ -12,7 +12,7 @@ void FillTable(const Tensor& values, const std::vector<int32_t>& bucket,
   for (int64_t h = 0; h < values.size(0); ++h, rows += stride) {
     const T* from = values.Data<T>() + h * values.strides()[0];
     for (size_t e = 0; e < bucket.size(); ++e) {
-      rows[e] = static_cast<float>(kLog2E * from[bucket[e] * step]);
+      rows[e] = Log2Bias(from[bucket[e] * step]);
     }
   }
 }
@@ -106,11 +106,10 @@ void FillBiasRows(const Bias& bias, int64_t first, int64_t lo, int64_t hi,
   // B = -past max(m - n, 0) - future max(n - m, 0)
   const auto& ramp = std::get<BiasRamp>(bias);
   for (size_t h = 0; h < ramp.past.size(); ++h, rows += stride) {
-    const double past = -ramp.past[h] * kLog2E;
-    const double future = ramp.future[h] * kLog2E;
+    const double past = -ramp.past[h], future = ramp.future[h];
     for (int64_t e = 0; e < width; ++e) {
       const auto offset = static_cast<double>(std::clamp(first - e, lo, hi));
-      rows[e] = static_cast<float>(offset * (offset > 0.0 ? past : future));
+      rows[e] = Log2Bias(offset * (offset > 0.0 ? past : future));
     }
   }
 }

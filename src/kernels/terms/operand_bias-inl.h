@@ -14,6 +14,7 @@
 
 #include "core/buffer.h"
 #include "kernels/plan/plan.h"
+#include "kernels/terms/log2_domain.h"
 #include "kernels/terms/offset_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,9 +95,8 @@ inline void OperandBias::LayOutKeys(const Tensor& bias) {
     for (int64_t h = 0; h < heads_; ++h) {
       float* row = keys_.data() + (b * heads_ + h) * stride_;
       for (int64_t j = 0; j < keys; ++j) {
-        row[j] = static_cast<float>(kLog2E *
-                                    bias.At(bias.size(0) == 1 ? 0 : b, h,
-                                            order == nullptr ? j : order[j]));
+        row[j] = Log2Bias(bias.At(bias.size(0) == 1 ? 0 : b, h,
+                                  order == nullptr ? j : order[j]));
       }
     }
   }

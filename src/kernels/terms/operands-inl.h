@@ -14,6 +14,7 @@
 
 #include "kernels/plan/plan.h"
 #include "kernels/rotary/rotate_row-inl.h"
+#include "kernels/terms/log2_domain.h"
 #include "kernels/terms/offset_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();

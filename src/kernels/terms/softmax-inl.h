@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "kernels/simd/product-inl.h"
+#include "kernels/terms/log2_domain.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {

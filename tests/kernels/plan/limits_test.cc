@@ -56,6 +56,35 @@ TEST(LimitsTest, ScalesOfAnySize) {
   });
 }
 
+// A finite bias stays finite, however large: equal ones share the weight, and
+// the lowest float of a mask still leaves a row that sees nothing else.
+TEST(LimitsTest, BiasesOfAnySize) {
+  OnEveryTarget([] {
+    for (const Lengths& lengths : kDrivers) {
+      for (double bias : {-3.4e38, -2e38, -1e30, 1e30, 2e38, 3.4e38}) {
+        SCOPED_TRACE(bias);
+        Call keys = PlainCall(lengths);
+        Call all = keys;
+        std::vector<float> row(static_cast<size_t>(lengths.keys));
+        for (size_t j = 0; j < row.size(); j += 2) {
+          row[j] = static_cast<float>(bias);
+        }
+        keys.options.key_bias = Tensor::From({1, 1, lengths.keys}, row);
+        all.terms.bias =
+            BiasTable{.values = Tensor::From({1, 1}, std::vector<double>{bias}),
+                      .buckets = BucketMap::Constant()};
+        for (const Call& call : {keys, all}) {
+          const auto expected = reference::Attention(call.q, call.k, call.v,
+                                                     call.terms, call.options);
+          const auto actual =
+              Attention(call.q, call.k, call.v, call.terms, call.options);
+          EXPECT_LE(RelativeError(actual.out, expected.out), 1e-5);
+        }
+      }
+    }
+  });
+}
+
 // What float32 cannot compute with is refused through every door.
 TEST(LimitsTest, RefusesWhatWouldOverflow) {
   for (const Lengths& lengths : kDrivers) {
