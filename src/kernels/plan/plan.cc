@@ -59,8 +59,9 @@ Plan::Plan(const Tensor& q, const Tensor& k, const Tensor& v,
       dtype(q.dtype()),
       mask(sizes, options),
       shape(mask.ShapeOf(sizes, options)),
-      lowered_(encoding != nullptr ? encoding->Lower(shape).terms : Terms()),
-      terms(given != nullptr ? *given : lowered_),
+      lowered_(encoding != nullptr ? std::optional(encoding->Lower(shape).terms)
+                                   : std::nullopt),
+      terms(given != nullptr ? *given : *lowered_),
       threads(request.threads > 0 ? request.threads
                                   : ThreadsFor(sizes, options.threads)) {
   if (given != nullptr) CheckScale(terms, options);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "kernels/plan/pair_bits.h"
@@ -38,8 +39,8 @@ struct PlanRequest {
 
 struct Plan {
   // Throws Error if the tensors, options and terms do not fit each other, or no
-  // driver takes the call. Terms must outlive the plan, as must what the
-  // options point to; an encoding need not.
+  // driver takes the call. Options and terms must outlive the plan; an encoding
+  // need not.
   Plan(const Tensor& q, const Tensor& k, const Tensor& v, const Terms& terms,
        const AttentionOptions& options, const PlanRequest& request = {});
   Plan(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -52,7 +53,7 @@ struct Plan {
   void CheckSame(const Tensor& q, const Tensor& k, const Tensor& v) const;
   CallReport Report() const;
 
-  const AttentionOptions options;
+  const AttentionOptions& options;
   const PlanRequest request;
   const CallSizes sizes;
   const DType dtype;  // of q and of the result
@@ -60,7 +61,7 @@ struct Plan {
   const Shape shape;
 
  private:
-  const Terms lowered_;  // of an encoding
+  const std::optional<Terms> lowered_;  // of an encoding
 
  public:
   const Terms& terms;
