@@ -13,6 +13,7 @@
 #include "cli/bench_progress.h"
 #include "locus/error.h"
 #include "locus/files.h"
+#include "locus/simd.h"
 #include "locus/threads.h"
 
 namespace locus::cli {
@@ -28,6 +29,7 @@ struct BenchArgs {
   std::string length = "0";
   std::string dim = "0";
   std::string threads = "0";
+  std::string simd = {};     // the best
   std::string repeats = {};  // as many as each kind of case needs
   bool attention = false;
   bool memory = false;
@@ -100,6 +102,7 @@ BenchPlan PlanOf(const BenchArgs& args) {
   plan.threads =
       static_cast<int>(ReadNumber("--threads", args.threads, 0, 1024));
   if (plan.threads == 0) plan.threads = UsableCpus();
+  if (!args.simd.empty()) ForceSimdTarget(args.simd);
   if (!args.repeats.empty()) {
     plan.repeats =
         static_cast<int>(ReadNumber("--repeats", args.repeats, 1, 1000));
@@ -208,6 +211,10 @@ void AddBench(CLI::App& app, int& code) {
       "number of heads; 0: 16, decode and rotation 32 and 8 of keys");
   command->add_option("--threads", args->threads, "threads; 0: all")
       ->capture_default_str();
+  command->add_option(
+      "--simd", args->simd,
+      fmt::format("SIMD target; the best by default, this machine has {}",
+                  fmt::join(SimdTargets(), ", ")));
   command->add_option("--repeats", args->repeats,
                       fmt::format("runs of each case; default {}, growth {}",
                                   kSpeedRepeats, kGrowthRepeats));
