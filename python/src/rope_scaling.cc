@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "locus/text.h"
 #include "numbers.h"
 #include "values.h"
 
@@ -53,9 +54,9 @@ class Fields {
     for (const auto& [key, value] : dict_) {
       const std::string name = TextOf("a key of scaling", key);
       if (used_.contains(name)) continue;
-      throw nb::value_error(
-          ("scaling of the type \"" + kind + "\" does not use \"" + name + '"')
-              .c_str());
+      throw nb::value_error(("scaling of the type \"" + kind +
+                             "\" does not use \"" + Printable(name) + '"')
+                                .c_str());
     }
   }
 
@@ -137,8 +138,9 @@ void ReadScaling(nb::handle scaling, RopeOptions& options) {
   const auto new_name = fields.Find<std::string>("rope_type");
   const auto old_name = fields.Find<std::string>("type");
   if (new_name && old_name && *new_name != *old_name) {
-    throw nb::value_error(("scaling has the rope_type \"" + *new_name +
-                           "\" and the type \"" + *old_name + '"')
+    throw nb::value_error(("scaling has the rope_type \"" +
+                           Printable(*new_name) + "\" and the type \"" +
+                           Printable(*old_name) + '"')
                               .c_str());
   }
   if (!new_name && !old_name) {
@@ -166,9 +168,9 @@ void ReadScaling(nb::handle scaling, RopeOptions& options) {
         .factor = fields.Find<double>("factor").value_or(1.0)};
   } else {
     throw nb::value_error(
-        ("scaling of the type \"" + kind +
-         "\" is unknown: default, linear, dynamic, alpha, yarn, longrope, "
-         "llama3 and proportional are known")
+        ("there is no scaling of the type \"" + Printable(kind) +
+         "\"; known values: default, linear, dynamic, alpha, yarn, longrope, "
+         "llama3, proportional")
             .c_str());
   }
   fields.Done(kind);

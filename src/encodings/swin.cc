@@ -123,6 +123,7 @@ LOCUS_DESCRIPTOR(SwinBias) = {
     .sample = [](const ExampleConfig& config,
                  const FieldValues& o) -> FieldValues {
       // A square that holds the example's length, as far as it can.
+      CheckSize("the example's length", config.length);
       int64_t side = 1;
       while ((side + 1) * (side + 1) <= config.length) ++side;
       const int64_t height = o.IntOrNone("height").value_or(side);

@@ -1,5 +1,8 @@
 #include "locus/encodings/swin.h"
 
+#include <limits>
+
+#include "locus/descriptor.h"
 #include "support/encoding_checks.h"
 #include "support/formulas.h"
 
@@ -109,6 +112,12 @@ TEST(SwinBiasTest, RefusesBadInput) {
               SwinBias(RandomTensor({9, 2}, 1), 0, 3);
             }),
             "a 2-D window needs sides from 1 to 4096, got 0 x 3");
+  EXPECT_EQ(ErrorOf([] {
+              FindEncoding("swin").example(
+                  {.length = std::numeric_limits<int64_t>::max()});
+            }),
+            "the example's length must be a positive number, at most 2^24, got "
+            "9223372036854775807");
   const SwinBias swin(RandomTensor({15, 2}, 1), 2, 3);
   const auto lower = [&](const Shape& shape) {
     return ErrorOf([&] { swin.Lower(shape); });

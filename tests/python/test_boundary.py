@@ -481,6 +481,9 @@ def test_long_and_odd_words_do_not_break_a_sentence(word):
         lambda: locus.check(word),
         lambda: locus.encodings()[0].example(**{word: word}),
         lambda: locus.from_config({**GPT2, "model_type": word}),
+        lambda: locus.Rope(8, "halves", scaling={"rope_type": word}),
+        lambda: locus.Rope(8, "halves", scaling={"type": "linear", "rope_type": word}),
+        lambda: locus.Rope(8, "halves", scaling={"rope_type": "default", word: 1}),
     ):
         with pytest.raises(ValueError) as error:
             call()
