@@ -17,7 +17,8 @@ struct BackwardCall {
   Tensor* d_k;
   Tensor* d_v;
   TermGrads* grads = nullptr;  // zeroed
-  // Zeroed; key_bias and sinks f64, pair_bias and table_queries f32.
+  // Zeroed, but for a pair bias of which every pair is seen; key_bias and sinks
+  // f64, pair_bias and table_queries f32.
   OperandGrads* operands = nullptr;
 };
 

@@ -208,6 +208,17 @@ struct AddRows {
   const float* const* row;
   End end;
 };
+// Adds scale * row[r][0..kCols).
+template <typename End>
+struct AddScaledRows {
+  HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
+    end(r, hn::MulAdd(scale, hn::LoadU(kDF, row[r]), x0),
+        hn::MulAdd(scale, hn::LoadU(kDF, row[r] + kLanes), x1));
+  }
+  VF scale;
+  const float* const* row;
+  End end;
+};
 // Adds x[r] + (y0, y1).
 template <typename End>
 struct AddOuter {

@@ -49,6 +49,12 @@ class OperandBias {
            ((batch_ == 1 ? 0 : b) * heads_ + (heads_ == 1 ? 0 : h)) * stride_;
   }
 
+  // M of query i, by key; nullptr: it cannot be used where it lies.
+  const float* PairRow(int64_t b, int64_t h, int64_t i) const {
+    if (call_.plan.tokens.KeyOrder(b) != nullptr) return nullptr;
+    return pairs_->Direct(b, h, call_.plan.tokens.QuerySource(b, i));
+  }
+
   // s[j] += K + M, times log2(e), for the keys `seen` of query i, all in sorted
   // order; s is indexed by key.
   void Add(int64_t b, int64_t h, int64_t i, Interval seen, float* s) const {
@@ -104,14 +110,12 @@ inline void OperandBias::LayOutKeys(const Tensor& bias) {
 
 inline void OperandBias::AddPairs(int64_t b, int64_t h, int64_t i,
                                   Interval seen, float* s) const {
+  if (const float* row = PairRow(b, h, i)) {
+    AddRow(row + seen.begin, seen.size(), s + seen.begin);
+    return;
+  }
   const int64_t query = call_.plan.tokens.QuerySource(b, i);
   const int64_t* order = call_.plan.tokens.KeyOrder(b);
-  if (order == nullptr) {
-    if (const float* row = pairs_->Direct(b, h, query)) {
-      AddRow(row + seen.begin, seen.size(), s + seen.begin);
-      return;
-    }
-  }
   // Of another type, or out of order: a piece at a time.
   constexpr int64_t kPiece = 64;
   HWY_ALIGN float piece[kPiece];

@@ -67,12 +67,14 @@ class Scorer {
     }
     bias_in_product_ = by_offset && !tables_.q_table;
     late_bias_ = tables_.bias && !bias_in_product_ && !bias_in_band_;
-    // A bias per key alone is added there as well.
-    keys_in_product_ = tables_.operand_bias->Keys(0, 0) != nullptr &&
-                       !tables_.operand_bias->has_pairs() &&
-                       !bias_in_product_ && !tables_.q_table &&
-                       !tables_.HasKeyTable();
-    late_operands_ = tables_.operand_bias->present() && !keys_in_product_;
+    // A bias per key or per pair alone is added there as well.
+    const OperandBias& operand = *tables_.operand_bias;
+    const bool alone =
+        !bias_in_product_ && !tables_.q_table && !tables_.HasKeyTable();
+    const bool keys = operand.Keys(0, 0) != nullptr;
+    keys_in_product_ = alone && keys && !operand.has_pairs();
+    pairs_in_product_ = alone && !keys && operand.has_pairs();
+    late_operands_ = operand.present() && !keys_in_product_;
   }
 
   // Floats that Prepare needs per block.
@@ -239,6 +241,10 @@ class Scorer {
                             const float* panel, const Store& store,
                             float* max) const;
 
+  // Finds the rows of a bias per pair that is added in registers; false: there
+  // is none, or it is added later.
+  bool FindPairRows(const Block& block, const float* (&rows)[kRows]) const;
+
   // Add to the scores s, indexed by key, of row r.
   void AddScattered(const Block& block, int64_t r, Interval seen, float* s);
   void AddKeyTable(const Block& block, int64_t r, Interval keys,
@@ -256,6 +262,7 @@ class Scorer {
   bool late_bias_ = false;
   // The same for what the call brings.
   bool keys_in_product_ = false;
+  bool pairs_in_product_ = false;  // of the panels that lie inside its rows
   bool late_operands_ = false;
   int64_t q_stride_ = 0;
   FloatBuffer band_, rows_;
@@ -481,6 +488,18 @@ inline TileRows Scorer::Look(const Block& block, Interval keys) const {
   return rows;
 }
 
+inline bool Scorer::FindPairRows(const Block& block,
+                                 const float* (&rows)[kRows]) const {
+  if (!pairs_in_product_ || disentangled_ != nullptr) return false;
+  for (int64_t r = 0; r < kRowsI; ++r) {
+    // Rows without a query need some row that exists.
+    const int64_t i = block.first + std::min(r, block.count - 1);
+    rows[r] = tables_.operand_bias->PairRow(block.b, block.h, i);
+    if (rows[r] == nullptr) return false;
+  }
+  return true;
+}
+
 template <int64_t kLds>
 void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
                     int64_t lo, int64_t hi, float* s, float* row_max) noexcept {
@@ -493,12 +512,19 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
   const bool with_bias =
       late_bias_ || (bias_in_product_ && !one_run);  // after the product
   const bool capped = call_.softcap > 0.0F;
+  // Rows of a bias per pair, by key. Panels from `pairs_end` on reach past
+  // them.
+  const float* pairs[kRows];
+  const bool with_pairs = FindPairRows(block, pairs);
+  const int64_t pairs_end =
+      with_pairs ? AlignDown(call_.sizes.k_len, kColsI) : 0;
+  const bool with_operands = late_operands_ && !with_pairs;
   // The maximum of panels that every row sees whole is taken while they are in
   // registers, unless something is added later.
   const Interval whole{AlignUp(look.all.begin, kColsI),
                        AlignDown(look.all.end, kColsI)};
   const bool max_early = row_max != nullptr && !scattered && !with_key_table &&
-                         !with_bias && !late_operands_ && !capped &&
+                         !with_bias && !with_operands && !capped &&
                          whole.begin < whole.end;
   HWY_ALIGN float max[kRows * kLanes];
   std::fill_n(max, kRows * kLanes, kMinusInf);
@@ -526,6 +552,13 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
                [&]<typename End>(const End& end) {
                  return AddRows<End>{rows, end};
                });
+    } else if (p < pairs_end) {
+      for (int64_t r = 0; r < kRowsI; ++r) rows[r] = pairs[r] + p;
+      Multiply(block, panel, store, panel_max,
+               [&]<typename End>(const End& end) {
+                 return AddScaledRows<End>{
+                     hn::Set(kDF, static_cast<float>(kLog2E)), rows, end};
+               });
     } else {
       Multiply(block, panel, store, panel_max,
                [](const auto& end) { return end; });
@@ -540,8 +573,12 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
     if (with_bias) {
       tables_.bias->Add(block.h, block.position[r], t, keys, row);
     }
-    if (late_operands_) {
+    if (with_operands) {
       tables_.operand_bias->Add(block.b, block.h, block.first + r, keys, row);
+    } else if (with_pairs && keys.end > pairs_end) {
+      tables_.operand_bias->Add(block.b, block.h, block.first + r,
+                                {std::max(keys.begin, pairs_end), keys.end},
+                                row);
     }
     if (capped) SoftCapRow(call_.softcap, keys.size(), row + keys.begin);
     if (look.any_gaps) SetHidden(block, look, r, kMinusInf, row);
