@@ -89,7 +89,9 @@ def _as_list(value: Any) -> Any:
             raise ValueError(
                 f"a setting holds at most {_MOST_NUMBERS} numbers, got {count}"
             )
-        return value.tolist()
+        plain = value.tolist()
+        if type(plain) is not type(value):  # numpy.longdouble gives itself
+            return plain
     raise TypeError(
         f"a setting must be a number, string, list or dict, got {_locus._shown(value)}"
     )
