@@ -23,7 +23,7 @@ NAME = "locus"
 UNDERSTOOD = frozenset(
     {"dropout", "scaling", "is_causal", "sliding_window", "softcap"}
     | {"s_aux", "position_bias", "output_attentions"}
-    | {"cu_seq_lens_q", "cu_seq_lens_k"}
+    | {"cu_seq_lens_q", "cu_seq_lens_k", "indices", "block_indices"}
     | {"query", "key", "value", "attention_mask"}
 )
 
@@ -136,6 +136,30 @@ def _packed(
     return mask
 
 
+@torch.compiler.disable
+def _selected(mask: masks.Visibility, indices: Tensor) -> masks.Visibility:
+    """The same mask, for the keys [B, Lq, N] that an indexer selected."""
+    shape = (*indices.shape[:2], mask.kv_length)
+    chosen = torch.zeros(shape, dtype=torch.bool).scatter(-1, indices.long(), True)
+    pairs = chosen[:, None]
+    pairs = pairs if mask.pairs is None else pairs & mask.pairs
+    return dataclasses.replace(mask, pairs=pairs, _options=None)
+
+
+@torch.compiler.disable
+def _block_mask(
+    module: Any, query: Tensor, key: Tensor, mask: Any, block_indices: Tensor
+) -> Tensor:
+    """The mask that a module makes of the blocks that its indexer selected."""
+    if isinstance(mask, masks.Visibility):
+        mask = mask.dense()
+    length, dtype = key.shape[2], query.dtype
+    places = torch.arange(length - query.shape[2], length).expand(query.shape[0], -1)
+    return module.indexer.build_block_mask(
+        *(block_indices, mask, length, dtype, query.device, places)
+    )
+
+
 def attention_forward(
     module: torch.nn.Module,
     query: Tensor,
@@ -152,6 +176,8 @@ def attention_forward(
     output_attentions: bool | None = None,
     cu_seq_lens_q: Tensor | None = None,
     cu_seq_lens_k: Tensor | None = None,
+    indices: Tensor | None = None,
+    block_indices: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """query [B, Hq, Lq, D], key and value [B, Hkv, Lk, D] -> [B, Lq, Hq, D].
@@ -159,7 +185,9 @@ def attention_forward(
     is_causal and sliding_window matter where there is no mask, as in eager
     attention: a mask says all of it. s_aux [Hq]: the logits of sinks.
     position_bias [B or 1, Hq or 1, Lq or 1, Lk]: added to the scores. cu_seq_lens_q
-    and cu_seq_lens_k [sequences + 1]: where packed sequences start and end. Also
+    and cu_seq_lens_k [sequences + 1]: where packed sequences start and end. indices
+    [B, Lq, N]: the only keys that a query sees, of sparse attention; block_indices
+    [B, heads, Lq, N]: the only blocks of keys, as the module divides them. Also
     returns the weights [B, Hq, Lq, Lk] where the call asks for them, without a
     gradient.
     """
@@ -170,7 +198,11 @@ def attention_forward(
             f"{type(module).__name__} has a sliding window of {sliding_window} but "
             f"passes no mask, so which keys it means is not known"
         )
+    if block_indices is not None:
+        attention_mask = _block_mask(module, query, key, attention_mask, block_indices)
     mask = visibility_of(attention_mask, module, q_length, kv_length, is_causal)
+    if indices is not None:
+        mask = _selected(mask, indices)
     if cu_seq_lens_q is not None or cu_seq_lens_k is not None:
         mask = _packed(module, mask, cu_seq_lens_q, cu_seq_lens_k)
     # What patch(model, encoding=...) gave, beside the positions of the model.

@@ -25,6 +25,9 @@ _AS_BOOLEAN = frozenset(
     | {"logical_or", "masked_fill", "repeat", "size", "squeeze", "unsqueeze", "where"}
 )
 
+# Models that join their mask to another, as numbers that are added to the scores.
+_AS_NUMBERS = frozenset({"deepseek_v4", "qwen4_exp_text"})
+
 # The segment of keys that do not exist; queries have segments >= 0.
 _NOWHERE = -1
 
@@ -295,7 +298,7 @@ def from_function(
     config: Any = None,
     use_vmap: bool = False,
     **unused: Any,
-) -> Visibility:
+) -> Visibility | Tensor:
     """The mask of a forward pass, as AttentionMaskInterface asks for it.
 
     q_offset: a static cache hands over its own counter, a tensor that the layers
@@ -306,6 +309,11 @@ def from_function(
         return attention_mask
     owner = getattr(config, "model_type", "") or Visibility.owner
     place = (q_length, kv_length, int(q_offset), kv_offset)
+    if owner in _AS_NUMBERS:
+        from transformers.masking_utils import eager_mask
+
+        given = (batch_size, *place, mask_function, attention_mask)
+        return eager_mask(*given, use_vmap=use_vmap, **unused)
     mask = Visibility(*place, batch=batch_size, owner=owner)
     if mask_function is not None and not _apply(mask_function, mask):
         from transformers.masking_utils import sdpa_mask

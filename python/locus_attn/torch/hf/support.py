@@ -22,6 +22,80 @@ from torch import nn
 
 from .interface import NAME, UNDERSTOOD, UNRELATED
 
+# Attention that is written out with operations of PyTorch: file -> classes.
+_CAPTURED = {
+    "modeling_bark": "BarkSelfAttention",
+    "modeling_blip": "BlipAttention",
+    "modeling_blip_text": "BlipTextSelfAttention",
+    "modeling_bros": "BrosSelfAttention",
+    "modeling_canine": "CanineSelfAttention",
+    "modeling_clvp": "ClvpSelfAttention",
+    "modeling_convbert": "ConvBertSelfAttention",
+    "modeling_cpmant": "CpmAntAttention",
+    "modeling_cvt": "CvtSelfAttention",
+    "modeling_dab_detr": "DetrAttention DabDetrAttention",
+    "modeling_data2vec_vision": "Data2VecVisionSelfAttention "
+    "Data2VecVisionSdpaSelfAttention",
+    "modeling_deepseek_ocr2": "DeepseekOcr2SamVisionAttention "
+    "DeepseekOcr2SamVisionSdpaAttention",
+    "modeling_donut_swin": "DonutSwinSelfAttention",
+    "modeling_fastspeech2_conformer": "FastSpeech2ConformerAttention",
+    "modeling_flaubert": "MultiHeadAttention",
+    "modeling_flava": "FlavaSelfAttention",
+    "modeling_fsmt": "Attention",
+    "modeling_funnel": "FunnelRelMultiheadAttention",
+    "modeling_git": "GitSelfAttention",
+    "modeling_glpn": "GLPNEfficientSelfAttention",
+    "modeling_got_ocr2": "GotOcr2VisionAttention",
+    "modeling_gpt_neox_japanese": "GPTNeoXJapaneseAttention",
+    "modeling_granite_speech": "GraniteSpeechConformerAttention",
+    "modeling_granite_speech_plus": "GraniteSpeechPlusConformerAttention",
+    "modeling_groupvit": "GroupViTAttention",
+    "modeling_hiera": "HieraMaskUnitAttention",
+    "modeling_imagegpt": "ImageGPTAttention",
+    "modeling_layoutlmv2": "LayoutLMv2SelfAttention",
+    "modeling_layoutlmv3": "LayoutLMv3SelfAttention",
+    "modeling_levit": "LevitAttention LevitAttentionSubsample",
+    "modeling_lilt": "LiltSelfAttention",
+    "modeling_luke": "LukeSelfAttention",
+    "modeling_lxmert": "LxmertAttention",
+    "modeling_maskformer_swin": "MaskFormerSwinSelfAttention",
+    "modeling_megatron_bert": "MegatronBertSelfAttention",
+    "modeling_mgp_str": "MgpstrAttention",
+    "modeling_mobilevit": "MobileViTSelfAttention",
+    "modeling_mpnet": "MPNetSelfAttention",
+    "modeling_mvp": "MvpAttention",
+    "modeling_perceiver": "PerceiverSelfAttention",
+    "modeling_prophetnet": "ProphetNetAttention ProphetNetNgramSelfAttention",
+    "modeling_pvt": "PvtEfficientSelfAttention",
+    "modeling_pvt_v2": "PvtV2SelfAttention",
+    "modeling_rembert": "RemBertSelfAttention",
+    "modeling_roformer": "RoFormerSelfAttention",
+    "modeling_sam": "SamVisionAttention SamVisionSdpaAttention",
+    "modeling_sam_hq": "SamHQVisionAttention SamHQVisionSdpaAttention",
+    "modeling_seggpt": "SegGptAttention",
+    "modeling_slanext": "SLANeXtVisionAttention",
+    "modeling_speecht5": "SpeechT5Attention",
+    "modeling_squeezebert": "SqueezeBertSelfAttention",
+    "modeling_superglue": "SuperGlueSelfAttention",
+    "modeling_swin2sr": "Swin2SRSelfAttention",
+    "modeling_swinv2": "Swinv2SelfAttention",
+    "modeling_table_transformer": "TableTransformerAttention",
+    "modeling_tapas": "TapasSelfAttention",
+    "modeling_timesformer": "TimesformerSelfAttention",
+    "modeling_trocr": "TrOCRAttention",
+    "modeling_tvp": "TvpAttention",
+    "modeling_unlimited_ocr": "UnlimitedOcrSamVisionAttention "
+    "UnlimitedOcrSamVisionSdpaAttention",
+    "modeling_vilt": "ViltSelfAttention",
+    "modeling_visual_bert": "VisualBertSelfAttention",
+    "modeling_vitdet": "VitDetAttention",
+    "modeling_vits": "VitsAttention",
+    "modeling_xglm": "XGLMAttention",
+    "modeling_xlm": "MultiHeadAttention",
+    "modeling_zoedepth": "ZoeDepthMultiheadAttention",
+}
+
 # The attention that `patch` replaces: file and class -> the module here.
 PATCHED = {
     ("modeling_t5", "T5Attention"): "t5",
@@ -34,6 +108,11 @@ PATCHED = {
     ("modeling_mpt", "MptAttention"): "mpt",
     ("modeling_deberta_v2", "DisentangledSelfAttention"): "deberta",
     ("modeling_xlnet", "XLNetRelativeAttention"): "xlnet",
+    **{
+        (file, name): "captured"
+        for file, names in _CAPTURED.items()
+        for name in names.split()
+    },
 }
 
 # Files whose attention asks the interface, but makes more of its mask than Locus
@@ -41,9 +120,6 @@ PATCHED = {
 _MASKS_OF_THEIR_OWN = {
     "modeling_bigbird_pegasus": "its encoder's attention is sparse by blocks",
     "modeling_blt": "its patches depend on what padding sees",
-    "modeling_deepseek_v4": "it attends to compressed keys beside those of its mask",
-    "modeling_doge": "its mask depends on the values",
-    "modeling_qwen4_exp": "it selects keys by their content",
 }
 
 _PATCH = 'build it with attn_implementation="eager" and call locus.torch.patch(model)'
