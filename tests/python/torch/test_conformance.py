@@ -26,18 +26,20 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 DOCS = Path(__file__).parents[3] / "docs"
 
 # What each stands for is in the page: grouped heads, windows, chunks, sinks, prefix
-# blocks, cross attention, pictures, sounds, and what patch replaces.
+# blocks, keys that an indexer selects, cross attention, pictures, sounds, and what
+# patch replaces or captures.
 EQUAL = {
     "name": [
+        *("axk2", "deepseek_v4", "doge", "minimax_m3_vl_text"),
         *("bert", "gemma3", "gemma3_text", "gpt_oss", "llama", "llama4_text"),
         *("modernbert", "paligemma", "umt5", "vit", "whisper"),
     ],
     "patch": [
-        *("bloom", "codegen", "deberta-v2", "falcon", "gpt_neo", "gptj", "mpt"),
-        *("mt5", "t5", "xlnet"),
+        *("bloom", "codegen", "deberta", "deberta-v2", "falcon", "gpt_neo", "gptj"),
+        *("mpt", "mt5", "t5", "xlnet", "cpmant", "fsmt", "funnel", "layoutlmv3"),
     ],
 }
-REFUSED = {"axk2": "AXK2", "big_bird": "BigBird", "doge": "Doge"}
+REFUSED = {"big_bird": "BigBird", "longformer": "Longformer", "yoso": "Yoso"}
 
 
 def test_the_sweep_is_wide():
@@ -135,7 +137,8 @@ WITHOUT_SINK = {"granite_swa"}
 
 
 @pytest.mark.parametrize(
-    "name", ["llama", "bart", "gpt_oss", "granite_swa", "umt5", "codegen", "mpt", "t5"]
+    "name",
+    ["llama", "bart", "gpt_oss", "granite_swa", "umt5", "codegen", "mpt", "t5", "fsmt"],
 )
 def test_weights_are_those_of_eager_attention(name):
     """output_attentions=True gives as many weights as the original, and the same."""
@@ -158,7 +161,7 @@ def test_weights_are_those_of_eager_attention(name):
 
 
 @pytest.mark.parametrize(
-    "refused", ["falcon", "deberta", "xlnet", "hy_v4", "deepseek_v4", "doge"]
+    "refused", ["falcon", "deberta", "xlnet", "fsmt", "longformer", "yoso"]
 )
 def test_refused_when_set(refused):
     """set_attn_implementation refuses what the name does; the model stays."""

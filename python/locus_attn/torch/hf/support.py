@@ -44,7 +44,6 @@ _CAPTURED = {
     "modeling_flava": "FlavaSelfAttention",
     "modeling_fsmt": "Attention",
     "modeling_funnel": "FunnelRelMultiheadAttention",
-    "modeling_git": "GitSelfAttention",
     "modeling_glpn": "GLPNEfficientSelfAttention",
     "modeling_got_ocr2": "GotOcr2VisionAttention",
     "modeling_gpt_neox_japanese": "GPTNeoXJapaneseAttention",
@@ -106,6 +105,7 @@ PATCHED = {
     ("modeling_gpt_neo", "GPTNeoSelfAttention"): "gptj",
     ("modeling_gptj", "GPTJAttention"): "gptj",
     ("modeling_mpt", "MptAttention"): "mpt",
+    ("modeling_deberta", "DisentangledSelfAttention"): "deberta",
     ("modeling_deberta_v2", "DisentangledSelfAttention"): "deberta",
     ("modeling_xlnet", "XLNetRelativeAttention"): "xlnet",
     **{
