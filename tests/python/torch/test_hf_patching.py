@@ -90,7 +90,6 @@ def by_interface(mask, **more):
 @pytest.mark.parametrize(
     "name",
     [
-        "indices",
         "block_indices",
         "head_mask",
         "cache",
@@ -99,11 +98,30 @@ def by_interface(mask, **more):
     ],
 )
 def test_what_is_not_understood_is_refused(name, dense):
-    """Sparse attention that is given its keys must not attend to all of them."""
+    """What is dropped silently gives other numbers."""
     mask = torch.ones(1, 1, 6, 6, dtype=torch.bool).tril() if dense else None
     by_interface(mask, **{name: None})
     with pytest.raises(ValueError, match=f"cannot honour {name} of Identity"):
         by_interface(mask, **{name: torch.zeros(1, 6, dtype=torch.int64)})
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_queries_see_the_keys_that_are_selected(dense):
+    """indices of sparse attention, within the mask."""
+    causal = torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
+    q, k, v = (torch.randn(1, 2, 6, 8) for _ in range(3))
+    chosen = torch.tensor([[[i, i // 2] for i in range(6)]], dtype=torch.int32)
+    pairs = torch.zeros(1, 6, 6, dtype=torch.bool).scatter(-1, chosen.long(), True)
+    layer = torch.nn.Identity()
+    mask = causal if dense else None
+    got, _ = interface.attention_forward(layer, q, k, v, mask, indices=chosen)
+    want = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, causal & pairs[:, None]
+    )
+    torch.testing.assert_close(got.transpose(1, 2), want)
+    for wrong in (chosen[:, :5], chosen + 1, chosen[0]):
+        with pytest.raises(ValueError, match="indices of Identity must be"):
+            interface.attention_forward(layer, q, k, v, mask, indices=wrong)
 
 
 def test_packed_sequences_see_only_themselves():
@@ -143,8 +161,8 @@ def test_every_operand_in_transformers_is_known():
     for file in folder.glob("*/modeling_*.py"):
         names |= support.operands(file.read_text())
     assert {"scaling", "dropout", "is_causal"} <= names
-    refused = names - interface.UNDERSTOOD - interface.UNRELATED
-    assert refused == {"indices", "block_indices"}
+    assert {"indices", "block_indices", "s_aux"} <= names
+    assert not names - interface.UNDERSTOOD - interface.UNRELATED
 
 
 def test_a_mask_read_as_a_tensor_is_one():
@@ -161,6 +179,7 @@ def test_a_mask_read_as_a_tensor_is_one():
         lambda m: torch.where(m, 0.0, 1.0),
         lambda m: torch.zeros(3, 3).masked_fill(m, 1.0),
         lambda m: torch.all(m, dim=2),
+        lambda m: torch.cat([m, want], dim=-1),
     ):
         got, expected = read(mask), read(want)
         assert got == expected if expected is torch.bool else torch.equal(got, expected)
@@ -172,6 +191,7 @@ def test_a_mask_read_as_a_tensor_is_one():
         lambda m: m.float(),
         lambda m: bool(m),
         lambda m: len(m),
+        lambda m: torch.stack([want, m]),
     ):
         with pytest.raises(ValueError, match="some-model computes with the numbers"):
             read(mask)

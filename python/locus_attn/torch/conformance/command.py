@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         print(page.counts(rows))
     if options.write is not None:
-        _replace(options.write, page.page(rows))
+        page.replace(options.write, page.page(rows))
     return 1 if any(row.verdict == "wrong" for row in rows) else 0
 
 
@@ -91,9 +91,3 @@ def _show(row: Any, count: int) -> None:
     passed = f" ({tally['equal']} cases)" if row.findings else ""
     line = f"{count:4} {row.name}: {row.verdict}{way}{passed}{said} [{row.seconds} s]"
     print(line, flush=True)
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text)
-    beside.replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import platform
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 
@@ -125,3 +126,10 @@ def _sentences(rows: list[Row], verdict: str, title: str) -> list[str]:
         said = row.said.replace("|", "\\|").replace("`", "")
         lines.append(f"| {row.name} | {said} |")
     return lines
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a page beside its place and renames it."""
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(text)
+    beside.replace(path)

@@ -137,8 +137,16 @@ def _packed(
 
 
 @torch.compiler.disable
-def _selected(mask: masks.Visibility, indices: Tensor) -> masks.Visibility:
+def _selected(module: Any, mask: masks.Visibility, indices: Tensor) -> masks.Visibility:
     """The same mask, for the keys [B, Lq, N] that an indexer selected."""
+    fits = indices.dim() == 3 and indices.shape[1] == mask.q_length
+    if not fits or (
+        indices.numel() and not 0 <= indices.min() <= indices.max() < mask.kv_length
+    ):
+        raise ValueError(
+            f"indices of {type(module).__name__} must be [batch, {mask.q_length} "
+            f"queries, selected keys below {mask.kv_length}], got {list(indices.shape)}"
+        )
     shape = (*indices.shape[:2], mask.kv_length)
     chosen = torch.zeros(shape, dtype=torch.bool).scatter(-1, indices.long(), True)
     pairs = chosen[:, None]
@@ -151,13 +159,17 @@ def _block_mask(
     module: Any, query: Tensor, key: Tensor, mask: Any, block_indices: Tensor
 ) -> Tensor:
     """The mask that a module makes of the blocks that its indexer selected."""
+    make = getattr(getattr(module, "indexer", None), "build_block_mask", None)
+    if make is None:
+        raise ValueError(
+            f'attn_implementation="locus" cannot honour block_indices of '
+            f"{type(module).__name__}, which has no indexer to say what its blocks are"
+        )
     if isinstance(mask, masks.Visibility):
         mask = mask.dense()
     length, dtype = key.shape[2], query.dtype
     places = torch.arange(length - query.shape[2], length).expand(query.shape[0], -1)
-    return module.indexer.build_block_mask(
-        *(block_indices, mask, length, dtype, query.device, places)
-    )
+    return make(block_indices, mask, length, dtype, query.device, places)
 
 
 def attention_forward(
@@ -202,7 +214,7 @@ def attention_forward(
         attention_mask = _block_mask(module, query, key, attention_mask, block_indices)
     mask = visibility_of(attention_mask, module, q_length, kv_length, is_causal)
     if indices is not None:
-        mask = _selected(mask, indices)
+        mask = _selected(module, mask, indices)
     if cu_seq_lens_q is not None or cu_seq_lens_k is not None:
         mask = _packed(module, mask, cu_seq_lens_q, cu_seq_lens_k)
     # What patch(model, encoding=...) gave, beside the positions of the model.

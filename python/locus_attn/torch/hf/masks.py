@@ -21,7 +21,18 @@ from torch import Tensor
 
 # What reads a mask as true and false, as a method or a function.
 _AS_BOOLEAN = frozenset(
-    {"all", "any", "device", "dim", "dtype", "expand", "logical_and", "logical_not"}
+    {
+        "all",
+        "any",
+        "cat",
+        "concat",
+        "device",
+        "dim",
+        "dtype",
+        "expand",
+        "logical_and",
+        "logical_not",
+    }
     | {"logical_or", "masked_fill", "repeat", "size", "squeeze", "unsqueeze", "where"}
 )
 
@@ -137,13 +148,14 @@ class Visibility:
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        masks = [m for m in (*args, *kwargs.values()) if isinstance(m, Visibility)]
-        if getattr(function, "__name__", "") not in _AS_BOOLEAN:
-            for mask in masks:
-                mask._refuse()
+        boolean = getattr(function, "__name__", "") in _AS_BOOLEAN
 
         def plain(value: Any) -> Any:
-            return value.dense() if isinstance(value, Visibility) else value
+            if isinstance(value, tuple | list):
+                return type(value)(map(plain, value))
+            if not isinstance(value, Visibility):
+                return value
+            return value.dense() if boolean else value._refuse()
 
         return function(
             *map(plain, args), **{name: plain(value) for name, value in kwargs.items()}

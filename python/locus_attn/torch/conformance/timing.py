@@ -1,0 +1,322 @@
+"""python -m locus_attn.torch.conformance.timing: popular models on three attentions.
+
+A small model of each architecture, with the head size, the grouping of heads and
+the windows of a published one but few heads and layers, runs on eager attention,
+on sdpa and on Locus, round after round in alternation. Inference is a forward pass,
+training forward and backward. Memory is how far the peak of a pass lies above what
+the process held before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import resource
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import hf
+from . import page
+
+_HEADS, _LAYERS, _VOCABULARY = 8, 2, 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Model:
+    """model_type and what its configuration takes besides the sizes below.
+
+    of: the published model whose head is meant. groups: query heads per key head.
+    """
+
+    model_type: str
+    of: str
+    head_dim: int
+    groups: int = 1
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_SLIDING = {"layer_types": ["sliding_attention", "full_attention"]}
+_T5 = {"d_kv": 64, "num_layers": _LAYERS, "num_decoder_layers": _LAYERS, "d_ff": 1024}
+
+MODELS = (
+    _Model("llama", "Llama 3.1 8B", 128, 4),
+    _Model("qwen3", "Qwen3 8B", 128, 4),
+    _Model("mistral", "Mistral 7B, window 512", 128, 4, {"sliding_window": 512}),
+    _Model("gemma3_text", "Gemma 3 4B", 256, 2, {"sliding_window": 512, **_SLIDING}),
+    _Model("gpt_oss", "gpt-oss 20B", 64, 8, {"sliding_window": 128, **_SLIDING}),
+    _Model("gpt2", "GPT-2", 64),
+    _Model("bert", "BERT base", 64),
+    _Model("modernbert", "ModernBERT base", 64),
+    _Model("t5", "T5 base", 64, 1, _T5),
+    _Model("deberta-v2", "DeBERTa v3 base", 64, 1, {"position_buckets": 256}),
+    _Model("bloom", "BLOOM 560M", 64),
+    _Model("mpt", "MPT 7B", 128),
+)
+
+
+@dataclasses.dataclass
+class Timing:
+    """Medians in seconds and peaks in bytes, by attention; None: it has none."""
+
+    model_type: str
+    of: str
+    head_dim: int
+    groups: int
+    training: bool
+    seconds: dict[str, float | None]
+    memory: dict[str, float | None]
+
+    @property
+    def gain(self) -> float:
+        """The better of transformers' own two over Locus."""
+        others = [self.seconds[n] for n in ("eager", "sdpa") if self.seconds[n]]
+        return min(others) / self.seconds["locus"]
+
+
+def configuration(model: _Model, length: int) -> Any:
+    """The configuration of a small model with the heads of a published one."""
+    from transformers import CONFIG_MAPPING
+
+    cls = CONFIG_MAPPING[model.model_type]
+    width = _HEADS * model.head_dim
+    sizes = {
+        **dict.fromkeys(("hidden_size", "d_model", "n_embd"), width),
+        **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), _HEADS),
+        **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), _LAYERS),
+        **dict.fromkeys(("intermediate_size", "n_inner"), 1024),
+        **dict.fromkeys(("num_local_experts", "num_experts_per_tok"), 2),
+        **dict.fromkeys(("max_position_embeddings", "max_seq_len"), length),
+        **dict.fromkeys(("n_positions",), length),
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+        "num_key_value_heads": _HEADS // model.groups,
+        "head_dim": model.head_dim,
+        "num_heads": _HEADS,
+        "query_pre_attn_scalar": model.head_dim,
+        "vocab_size": _VOCABULARY,
+    }
+    if model.model_type == "deberta-v2":
+        sizes.update(relative_attention=True, pos_att_type=["p2c", "c2p"])
+    names = {f.name for f in dataclasses.fields(cls)}
+    aliases = set(getattr(cls, "attribute_map", {}))
+    known = {k: v for k, v in sizes.items() if k in names - aliases}
+    for rate in [n for n in names if "drop" in n]:
+        if isinstance(getattr(cls(), rate, None), float):
+            known[rate] = 0.0
+    return cls(**{**known, **model.fields})
+
+
+def _built(model: _Model, length: int, attention: str) -> Any:
+    """A model on one attention, None if it has no such."""
+    import transformers
+
+    cls = transformers.AutoModel._model_mapping[type(configuration(model, length))]
+    cls = cls[0] if isinstance(cls, tuple) else cls
+    if attention == "sdpa" and not cls._supports_sdpa:
+        return None
+    torch.manual_seed(1)
+    config = configuration(model, length)
+    if attention != "locus":
+        return cls._from_config(config, attn_implementation=attention).eval()
+    try:
+        return cls._from_config(config, attn_implementation="locus").eval()
+    except ValueError:
+        torch.manual_seed(1)
+        config = configuration(model, length)
+        made = cls._from_config(config, attn_implementation="eager")
+        return hf.patch(made.eval())
+
+
+def _pass(model: Any, given: dict[str, Any], training: bool) -> None:
+    if not training:
+        with torch.no_grad():
+            model(**given)
+        return
+    model.zero_grad(set_to_none=True)
+    model(**given)[0].square().mean().backward()
+
+
+def _peak(model: Any, given: dict[str, Any], training: bool) -> float:
+    """Bytes above those held before, looked at every millisecond."""
+    page_size, statm = resource.getpagesize(), Path("/proc/self/statm")
+
+    def held() -> int:
+        return int(statm.read_text().split()[1]) * page_size
+
+    def watch() -> None:
+        while not done.wait(1e-3):
+            found.append(held())
+
+    gc.collect()
+    done, before = threading.Event(), held()
+    found = [before]
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    _pass(model, given, training)
+    done.set()
+    watcher.join()
+    return float(max(*found, held()) - before)
+
+
+def measure(model: _Model, length: int, rounds: int, training: bool) -> Timing:
+    """Attentions in alternation, after a pass of each that does not count."""
+    made = {n: _built(model, length, n) for n in ("eager", "sdpa", "locus")}
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(1, _VOCABULARY, (1, length), generator=generator)
+    given: dict[str, Any] = {"input_ids": ids}
+    if made["eager"].config.is_encoder_decoder:
+        given["decoder_input_ids"] = ids
+    running = {name: m for name, m in made.items() if m is not None}
+    if not training:
+        given["use_cache"] = False
+        given = {k: v for k, v in given.items() if k != "use_cache" or _caches(running)}
+    taken: dict[str, list[float]] = {name: [] for name in running}
+    for turn in range(rounds + 1):
+        for name, one in running.items():
+            start = time.perf_counter()
+            _pass(one, given, training)
+            if turn:
+                taken[name].append(time.perf_counter() - start)
+    seconds: dict[str, float | None] = dict.fromkeys(made)
+    memory: dict[str, float | None] = dict.fromkeys(made)
+    for name, one in running.items():
+        seconds[name] = statistics.median(taken[name])
+        memory[name] = _peak(one, given, training)
+    told = (model.model_type, model.of, model.head_dim, model.groups)
+    return Timing(*told, training, seconds, memory)
+
+
+def _caches(running: dict[str, Any]) -> bool:
+    from . import inputs
+
+    return "use_cache" in inputs.parameters(next(iter(running.values())))
+
+
+_HEAD = """\
+# Popular models, timed
+
+Written by `python -m locus_attn.torch.conformance.timing --write docs/model-timing.md`;
+do not edit. Versions: {versions}. {threads} threads, float32,
+{length} tokens, batch 1, medians of {rounds} rounds in alternation.
+
+Each is a model of {layers} layers with {heads} query heads of the size, the grouping
+and the windows of the one named; linear layers and embeddings are small, and the same
+on every side. Milliseconds per pass; memory in MiB is the most that a pass held above
+what the process held before it, looked at every millisecond. Gain is the faster of
+eager attention and sdpa over Locus. A dash: the class does not support sdpa.
+
+| model | head | pass | eager | sdpa | Locus | gain | memory eager | sdpa | Locus |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def report(rows: list[Timing], length: int, rounds: int) -> str:
+    """The page of docs."""
+    told = ", ".join(f"{name} {version}" for name, version in page.versions().items())
+    lines = [
+        _HEAD.format(
+            versions=told,
+            threads=torch.get_num_threads(),
+            length=length,
+            rounds=rounds,
+            layers=_LAYERS,
+            heads=_HEADS,
+        ).rstrip("\n")
+    ]
+
+    def cell(value: float | None, unit: float) -> str:
+        return "-" if value is None else f"{value * unit:.0f}"
+
+    for row in rows:
+        times = [cell(row.seconds[n], 1e3) for n in ("eager", "sdpa", "locus")]
+        peaks = [cell(row.memory[n], 2.0**-20) for n in ("eager", "sdpa", "locus")]
+        head = f"{row.head_dim}" + (f", {row.groups} to 1" if row.groups > 1 else "")
+        kind = "training" if row.training else "inference"
+        cells = [row.of, head, kind, *times, f"{row.gain:.2f}", *peaks]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n" + _losses(rows) + "\n"
+
+
+def _losses(rows: list[Timing]) -> str:
+    """Where Locus gains nothing."""
+
+    def named(chosen: list[Timing]) -> str:
+        names = [
+            f"{row.of} ({'training' if row.training else 'inference'}, {row.gain:.2f})"
+            for row in chosen
+        ]
+        return ", ".join(names) or "none"
+
+    def larger(row: Timing) -> bool:
+        others = [row.memory[n] for n in ("eager", "sdpa") if row.memory[n] is not None]
+        own = row.memory["locus"]
+        # Pages come in lumps; a MiB more is none.
+        return own is not None and bool(others) and own > min(others) + 2**20
+
+    slower = [row for row in rows if row.gain < 1.0]
+    even = [row for row in rows if 1.0 <= row.gain < 1.05]
+    memory = [row for row in rows if larger(row)]
+    return (
+        f"Slower than the better of the two: {named(slower)}.\n"
+        f"Within 5 %, so that Locus gains nothing: {named(even)}.\n"
+        f"More memory than the better of the two: {named(memory)}."
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0, or 2 for bad usage."""
+    parser = argparse.ArgumentParser(
+        prog="python -m locus_attn.torch.conformance.timing",
+        description="Times popular models on eager attention, sdpa and Locus.",
+    )
+    names = [model.model_type for model in MODELS]
+    parser.add_argument("--models", nargs="+", metavar="M", choices=names)
+    parser.add_argument("--length", type=int, default=1024, help="tokens")
+    parser.add_argument("--rounds", type=int, default=7, help="passes of each")
+    parser.add_argument("--threads", type=int, help="default: PyTorch's own choice")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
+    options = parser.parse_args(arguments)
+    for name in ("length", "rounds"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(options, name)}")
+    if options.threads is not None:
+        if options.threads < 1:
+            parser.error(f"--threads must be at least 1, got {options.threads}")
+        torch.set_num_threads(options.threads)
+    _quiet()
+    rows = []
+    for model in MODELS:
+        if options.models and model.model_type not in options.models:
+            continue
+        for training in (False, True):
+            row = measure(model, options.length, options.rounds, training)
+            rows.append(row)
+            print(f"{row.of}, training {training}: {row.gain:.2f}", file=sys.stderr)
+    text = report(rows, options.length, options.rounds)
+    if options.json:
+        told = [{**dataclasses.asdict(row), "gain": row.gain} for row in rows]
+        json.dump({"versions": page.versions(), "rows": told}, sys.stdout, indent=1)
+        print()
+    else:
+        print(text)
+    if options.write is not None:
+        page.replace(options.write, text)
+    return 0
+
+
+def _quiet() -> None:
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
