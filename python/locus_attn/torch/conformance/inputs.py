@@ -257,5 +257,71 @@ def _image_tokens(model: Any, given: Inputs) -> int:
     return made.shape[:-1].numel() // BATCH
 
 
+def _decisions(model: Any) -> Iterator[Inputs]:
+    """States, actions and rewards of a decision transformer."""
+    config = model.config
+    yield {
+        "states": numbers(BATCH, LENGTH, config.state_dim),
+        "actions": numbers(BATCH, LENGTH, config.act_dim),
+        "rewards": numbers(BATCH, LENGTH, 1),
+        "returns_to_go": numbers(BATCH, LENGTH, 1),
+        "timesteps": torch.arange(LENGTH).expand(BATCH, -1),
+        "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.int64),
+    }
+
+
+def _regions(model: Any) -> Iterator[Inputs]:
+    """Text beside regions of an image and their boxes."""
+    config = model.config
+    yield {
+        "input_ids": tokens(end=_vocabulary(config)),
+        "visual_feats": numbers(BATCH, 5, config.visual_feat_dim),
+        "visual_pos": numbers(BATCH, 5, config.visual_pos_dim),
+    }
+
+
+def _ids_as_inputs(model: Any) -> Iterator[Inputs]:
+    yield {"inputs": tokens(end=_vocabulary(model.config))}
+
+
+def _flattened(model: Any) -> Iterator[Inputs]:
+    """Patches that begin with their row and column."""
+    vision = _vision(model.config)
+    width = vision.patch_embed_hidden_size
+    places = torch.stack([torch.arange(16) // 4 + 1, torch.arange(16) % 4 + 1], dim=-1)
+    places = places.expand(BATCH, -1, -1).float()
+    patches = torch.cat([places, numbers(BATCH, 16, width)], dim=-1)
+    names = parameters(model)
+    yield {"flattened_patches": patches, **_decoder(model, names)}
+
+
+def _prompted(model: Any) -> Iterator[Inputs]:
+    """An image, and another one with what is wanted of it."""
+    pixels = next(iter(_pictures(model.config)))
+    yield dict.fromkeys(("pixel_values", "prompt_pixel_values", "prompt_masks"), pixels)
+
+
+def _shaped(model: Any) -> Iterator[Inputs]:
+    """Patches of images of several shapes."""
+    vision = _vision(model.config)
+    width = vision.num_channels * vision.patch_size**2
+    given: Inputs = {
+        "pixel_values": numbers(BATCH, 16, width),
+        "pixel_attention_mask": torch.ones(BATCH, 16, dtype=torch.int64),
+        "spatial_shapes": torch.tensor([[4, 4], [2, 8]]),
+    }
+    if "input_ids" in parameters(model):
+        given["input_ids"] = tokens(end=_vocabulary(model.config))
+    yield given
+
+
 # Model types whose inputs no rule finds.
-_PARTICULAR: dict[str, Any] = {}
+_PARTICULAR: dict[str, Any] = {
+    "decision_transformer": _decisions,
+    "lxmert": _regions,
+    "perceiver": _ids_as_inputs,
+    "pix2struct": _flattened,
+    "seggpt": _prompted,
+    "siglip2": _shaped,
+    "siglip2_vision_model": _shaped,
+}

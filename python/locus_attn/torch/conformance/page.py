@@ -22,7 +22,7 @@ _HEAD = """\
 
 Written by `python -m locus_attn.torch.conformance --write docs/conformance.md`; do
 not edit. Versions: {versions}.
-Judged: {judged} of {types} model types.
+Judged: {judged} of {types} model types; the others are listed at the end.
 
 A small model with random weights of every architecture (a model type that has a class)
 is built on eager attention and on Locus: by `attn_implementation="locus"`, or by
@@ -101,6 +101,10 @@ def page(rows: list[Row]) -> str:
         parts += _sentences(rows, verdict, title)
     idle = [row.name for row in rows if row.verdict == "no attention"]
     parts += ["", "## Without attention", "", ", ".join(idle) + "."]
+    left = sorted(set(model_types()) - {row.name for row in rows})
+    if left:
+        why = "The sweep has not come to these; nothing is known of them."
+        parts += ["", "## Not judged", "", f"{why} {', '.join(left)}."]
     return "\n".join(parts) + "\n"
 
 

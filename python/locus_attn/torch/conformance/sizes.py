@@ -168,6 +168,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     },
     "ernie4_5_moe": {"moe_k": 2},
     "esm": {"vocab_size": VOCABULARY, "pad_token_id": 0, "mask_token_id": 1},
+    "glm5_next_text": {"index_kpool": 4, "qk_rope_head_dim": 0},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "granitemoehybrid": {
         "mamba_n_heads": 8,
@@ -189,7 +190,7 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "qwen4_exp_text": {
         "indexer_n_heads": 2,
         "indexer_kv_heads": 1,
-        "indexer_head_dim": HEAD_DIM,
+        "indexer_head_dim": 2 * HEAD_DIM,
         "indexer_budget": 8,
         "indexer_compress_ratio": 4,
     },

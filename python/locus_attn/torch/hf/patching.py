@@ -56,9 +56,11 @@ def patch(
 ) -> Model:
     """Swaps the attention of a Hugging Face model for the fused one, in place.
 
-    T5, MT5, BLOOM, MPT, Falcon, GPT-J, CodeGen, GPT-Neo, DeBERTa-v2 and XLNet keep
-    their parameters, names and state_dict; models with the attention interface (LLaMA
-    and its kin) get attn_implementation="locus". Other models are refused here. Dropout
+    T5, MT5, BLOOM, MPT, Falcon, GPT-J, CodeGen, GPT-Neo, DeBERTa and XLNet keep their
+    parameters, names and state_dict, and so do models whose attention is captured (MPNet,
+    Funnel, SAM and more; docs/conformance.md has them); models with the attention
+    interface (LLaMA and its kin) get attn_implementation="locus". Other models are
+    refused here. Dropout
     of attention weights draws from PyTorch's generator, but drops others than the
     original does under the same seed; `ignore_attention_dropout` trains without it.
 
