@@ -1,13 +1,14 @@
 #!/bin/sh
 # The virtual environment of the Python package's build and tests, in build/venv.
 #
-#   python.sh [FOLDER]     (default build/venv)
+#   python.sh [FOLDER [LIST]]
 #
-# Made once; made again when tools/python-requirements.txt changes.
+# FOLDER: build/venv unless given. LIST: of packages, tools/python-requirements.txt
+# unless given. Made once; made again when the list changes.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-build/venv}
-list=tools/python-requirements.txt
+list=${2:-tools/python-requirements.txt}
 mkdir -p "$(dirname "$venv")"
 # One at a time: two runs would pull the files from under each other.
 exec 9> "$venv.lock"

@@ -36,3 +36,8 @@ if(TARGET locus_compare AND TARGET _locus)
   set_tests_properties(docs.walk PROPERTIES LABELS docs TIMEOUT 600
     ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python")
 endif()
+
+# The site: made, and every link and anchor of it leads somewhere.
+add_test(NAME docs.site COMMAND ${docs_tests}/site.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(docs.site PROPERTIES LABELS docs TIMEOUT 600
+  PASS_REGULAR_EXPRESSION "pages, [0-9]+ links, 0 broken")
