@@ -3,7 +3,7 @@
 
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build test bench compare format clean
+.PHONY: help setup build test check bench compare wheel docs format clean
 
 help:
 	@echo "make test      set up, build, and run every test"
@@ -11,6 +11,10 @@ help:
 	@echo "make build     set up and build: build/release/cli/locus"
 	@echo "make compare   set up, build, train and compare encodings; report in results/"
 	@echo "               make compare ARGS=--quick for a first look in minutes"
+	@echo "make check     after an edit: build, and test without sanitizers, clang-tidy and fuzzing"
+	@echo "               make check FAST=1 for the library and the text of the tree alone"
+	@echo "make wheel     build the wheel of the Python package and the tool; in dist/"
+	@echo "make docs      make the site of the documents; build/site/index.html"
 	@echo "make format    clang-format every source"
 	@echo "make clean     remove build/"
 
@@ -26,7 +30,21 @@ build: setup
 
 test: build
 	@echo "locus: testing"
-	@ctest --preset release -j $(JOBS)
+	@ctest --preset release -j $(JOBS) --output-junit results.xml; \
+	  status=$$?; tools/test_summary.py build/release/results.xml; exit $$status
+
+# What a developer runs between edits; it sets nothing up. Names are of ctest.
+SLOW = ^(check[.](asan|tsan|tidy)|models[.](fuzz|golden)|python[.](wheel|boundary_fuzz|torch)|(fuzz|lab|ring|web|package)[.])
+FAST_TARGETS = core_test terms_test encodings_test reference_test analysis_test locus_cli docs_snippets example_attention
+FAST_TESTS = ^(core|terms|encodings|reference|analysis|cli)[.]|^docs[.](commands|promises|tables|console|snippets)|^example[.](attention|readme)|^check[.](format|includes|clean_text)
+check:
+ifdef FAST
+	@cmake --build --preset release -j $(JOBS) --target $(FAST_TARGETS) -- --quiet
+	@ctest --preset release -j $(JOBS) --progress -R '$(FAST_TESTS)' -E '^core.short_calls$$'
+else
+	@cmake --build --preset release -j $(JOBS) -- --quiet
+	@ctest --preset release -j $(JOBS) --progress -E '$(SLOW)'
+endif
 
 bench: build
 	@echo "locus: measuring (a few minutes; best on a machine with nothing else to do)"
@@ -40,6 +58,15 @@ bench: build
 compare: build
 	@echo "locus: comparing (build/release/cli/locus compare --help tells what can be chosen)"
 	@build/release/cli/locus compare --continue $(ARGS)
+
+wheel:
+	@tools/setup.sh
+	@tools/wheel.sh
+
+docs:
+	@tools/setup.sh
+	@tools/python.sh build/venv-publish tools/publish-requirements.txt
+	@build/venv-publish/bin/python tools/docs_site.py
 
 format:
 	@tools/format.sh --write

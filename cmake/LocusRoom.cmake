@@ -18,7 +18,8 @@ function(locus_room name directory)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/*.cc)
   add_library(locus_${name} OBJECT ${sources})
   target_link_libraries(locus_${name} PRIVATE locus_build fmt::fmt)
-  set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # locus_precompile(target headers...): parses heavy headers once for a target's
@@ -27,5 +28,9 @@ endfunction()
 function(locus_precompile target)
   if(LOCUS_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE ${ARGN})
+    # So that the compiler's cache keeps what is compiled with them.
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+      "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
 endfunction()

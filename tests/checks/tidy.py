@@ -3,8 +3,11 @@
 
 Most of the time of clang-tidy goes into the headers that a source includes, so
 sources of a folder are looked at several together, as far as their names do not
-clash. What passed is not looked at again until one of its files, a header or
-the list of checks changes: a stamp in the build folder says so.
+clash. What passed is not looked at again until one of its files, a header that
+it includes, its options or the list of checks changes: a stamp says so, whose
+name is made from all of these. Stamps are kept as a compiler's cache is, in
+locus-tidy under $XDG_CACHE_HOME or ~/.cache, so that another copy of the tree
+profits as well.
 
 Usage: tidy.py REPOSITORY BUILD
 """
@@ -29,7 +32,15 @@ CHECKS = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
 # Sources looked at together.
 MOST = 8
 
+# Where headers of the repository are looked for.
+PLACES = (".", "include", "src", "ring/include")
+
 INCLUDE = re.compile(r'^#include ([<"])([^>"]+)', re.MULTILINE)
+
+
+def stamps():
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "locus-tidy"
 
 
 @functools.cache
@@ -59,24 +70,63 @@ def options_of(entry):
     return tuple(kept)
 
 
+@functools.cache
+def includes(path, root):
+    """The files of the repository that a file names in its #include lines."""
+    found = []
+    for _, target in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        for folder in (path.parent, *(root / place for place in PLACES)):
+            if (folder / target).is_file():
+                found.append((folder / target).resolve())
+                break
+    return found
+
+
+def reached(paths, root):
+    """These files, and all of the repository that they include."""
+    found, left = set(paths), list(paths)
+    while left:
+        new = set(includes(left.pop(), root)) - found
+        found |= new
+        left += new
+    return found
+
+
+@functools.cache
+def tool():
+    """What clang-tidy it is."""
+    return subprocess.run(
+        ["clang-tidy-14", "--version"], capture_output=True, check=True
+    ).stdout
+
+
 class Group:
     """Sources that one run of clang-tidy looks at."""
 
-    def __init__(self, folder, options, paths):
+    def __init__(self, folder, options, paths, root):
         self.options, self.paths = options, paths
         names = "\n".join(map(str, paths))
         digest = hashlib.sha256(names.encode()).hexdigest()[:16]
         self.source = folder / f"{paths[0].stem}-{digest}.cc"
-        self.stamp = self.source.with_suffix(".passed")
+        self.stamp = stamps() / self.key(root)
+
+    def key(self, root):
+        """A name for all that decides whether the group passes."""
+        key = hashlib.sha256(tool())
+        key.update(CHECKS.read_bytes())
+        key.update(" ".join(self.options).replace(str(root), "").encode())
+        for path in sorted(reached(self.paths, root)):
+            key.update(path.relative_to(root).as_posix().encode())
+            key.update(hashlib.sha256(path.read_bytes()).digest())
+        return key.hexdigest()
 
     def write(self):
         lines = "".join(f'#include "{path}"\n' for path in self.paths)
         if not self.source.exists() or self.source.read_text() != lines:
             self.source.write_text(lines)
 
-    def passed(self, newest):
-        changed = max(newest, *(path.stat().st_mtime for path in self.paths))
-        return self.stamp.exists() and self.stamp.stat().st_mtime > changed
+    def passed(self):
+        return self.stamp.exists()
 
     def compiles(self):
         run = subprocess.run(
@@ -109,18 +159,20 @@ class Group:
         return True
 
 
-def check(folder, options, paths, newest):
+def check(folder, options, paths, root):
     """How many of the sources pass, halved as long as their names clash."""
-    group = Group(folder, options, paths)
-    if group.passed(newest):
+    group = Group(folder, options, paths, root)
+    if group.passed():
         return len(paths)
     group.write()
     if len(paths) > 1 and not group.compiles():
         half = (len(paths) + 1) // 2
-        return sum(
-            check(folder, options, part, newest)
-            for part in (paths[:half], paths[half:])
+        good = sum(
+            check(folder, options, part, root) for part in (paths[:half], paths[half:])
         )
+        if good == len(paths):
+            group.stamp.touch()
+        return good
     return len(paths) if group.tidy() else 0
 
 
@@ -142,12 +194,9 @@ def main():
     if not sources:
         sys.exit(f"{commands} has no source of {', '.join(FOLDERS)}")
 
-    shared = [CHECKS]
-    for folder in ("include", *FOLDERS):
-        shared += (root / folder).rglob("*.h")
-    newest = max(path.stat().st_mtime for path in shared)
-    stamps = build / "tidy"
-    stamps.mkdir(exist_ok=True)
+    merged = build / "tidy"
+    merged.mkdir(exist_ok=True)
+    stamps().mkdir(parents=True, exist_ok=True)
 
     alike = collections.defaultdict(list)
     for path, options in sorted(sources.items()):
@@ -158,7 +207,7 @@ def main():
         for n in range(0, len(paths), MOST)
     ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        passed = sum(pool.map(lambda task: check(stamps, *task, newest), tasks))
+        passed = sum(pool.map(lambda task: check(merged, *task, root), tasks))
     print(f"{passed} of {len(sources)} files pass")
     sys.exit(0 if passed == len(sources) else 1)
 
