@@ -21,9 +21,10 @@ HEADER = """\
 #ifndef LOCUS_ENCODINGS_@GUARD@_H_
 #define LOCUS_ENCODINGS_@GUARD@_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 class @Class@ final : public Encoding {
  public:

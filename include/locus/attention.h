@@ -8,10 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Query position m sees key positions n with  -right <= m - n <= left.
 struct Window {

@@ -11,9 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/descriptor.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 enum class Verdict : uint8_t { kYes, kNo, kDoesNotApply };
 

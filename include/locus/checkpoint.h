@@ -15,11 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/models.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus::models {
+namespace locus {
+namespace LOCUS_API models {
 
 struct TensorEntry {
   std::string name = {};
@@ -107,6 +109,7 @@ ConvertReport ConvertLayoutFile(const std::string& in, const std::string& out,
                                 const ModelConfig& config, PairLayout to,
                                 std::optional<PairLayout> from = {});
 
-}  // namespace locus::models
+}  // namespace models
+}  // namespace locus
 
 #endif  // LOCUS_CHECKPOINT_H_

@@ -22,10 +22,11 @@
 #include <variant>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 #include "locus/tensor.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // --------------------------------------------------------------- fields
 

@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // What Lower returns. The tensors inside share or own every buffer they need,
 // so a Lowered outlives the encoding that made it.

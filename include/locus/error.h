@@ -4,7 +4,9 @@
 
 #include <stdexcept>
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // Thrown at the API boundary for input that cannot be right. `what()` is one
 // sentence that names the offending value and what would be right.

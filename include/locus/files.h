@@ -14,9 +14,10 @@
 #include <string>
 #include <string_view>
 
+#include "locus/api.h"
 #include "locus/error.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // An output could not be written; `code` is the errno of the reason.
 class OutputError : public Error {

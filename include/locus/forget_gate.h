@@ -27,9 +27,10 @@
 #ifndef LOCUS_FORGET_GATE_H_
 #define LOCUS_FORGET_GATE_H_
 
+#include "locus/api.h"
 #include "locus/tensor.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // F of log gates [B, H, L], float64 in their shape. `before` [B, H]: F of the
 // last token before these, for keys that join those of a cache; absent: 0.

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 class Encoding;
 

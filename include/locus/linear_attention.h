@@ -10,11 +10,12 @@
 
 #include <functional>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/tensor.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Maps one row x [D] to features phi(x) [F]; every feature must be >= 0.
 struct FeatureMap {

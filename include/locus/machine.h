@@ -2,7 +2,9 @@
 #ifndef LOCUS_MACHINE_H_
 #define LOCUS_MACHINE_H_
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // Rates over all threads together, the best of several short runs.
 struct MachineLimits {

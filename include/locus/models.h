@@ -21,12 +21,14 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus::models {
+namespace locus {
+namespace LOCUS_API models {
 
 // A tensor of the checkpoint that a scheme is made of.
 struct NeededTensor {
@@ -204,6 +206,7 @@ struct FamilyInfo {
 // Every family that FromConfig knows, in the order of docs/models.md.
 std::vector<FamilyInfo> Families();
 
-}  // namespace locus::models
+}  // namespace models
+}  // namespace locus
 
 #endif  // LOCUS_MODELS_H_

@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 enum class Pass : uint8_t { kForward, kBackward };
 

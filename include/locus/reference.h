@@ -3,12 +3,14 @@
 #ifndef LOCUS_REFERENCE_H_
 #define LOCUS_REFERENCE_H_
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus::reference {
+namespace locus {
+namespace LOCUS_API reference {
 
 struct Forward {
   Tensor out = {};      // [B, Hq, Lq, Dv] f64
@@ -53,6 +55,7 @@ Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
               const AttentionOptions& options = {}, int64_t batch = 0,
               int64_t head = 0);
 
-}  // namespace locus::reference
+}  // namespace reference
+}  // namespace locus
 
 #endif  // LOCUS_REFERENCE_H_

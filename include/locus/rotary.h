@@ -12,10 +12,11 @@
 #include <optional>
 #include <span>
 
+#include "locus/api.h"
 #include "locus/tensor.h"
 #include "locus/terms.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // ------------------------------------------------ by a rotation, in one call
 

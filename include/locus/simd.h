@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // Targets that were compiled in and that this machine can run, best first, such
 // as {"AVX3", "AVX2", "SSE4"}.

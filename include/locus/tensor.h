@@ -16,7 +16,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // Element types. bf16, f16 and i8 are storage formats; arithmetic happens in
 // f32 or f64. Integers are those of a KvCache, whose rows have a scale each: no
@@ -94,11 +96,15 @@ class Tensor {
   Tensor To(DType dtype) const;
   // A view with two axes exchanged. Negative axes count from the end.
   Tensor Transposed(int a, int b) const;
+  // A view of indices [begin, end) of an axis, such as some of the tokens.
+  Tensor Sliced(int axis, int64_t begin, int64_t end) const;
   // Every element as double, in row-major order.
   std::vector<double> ToVector() const;
 
  private:
   double Load(int64_t offset) const;
+  // The index of an axis that may count from the end; throws if there is none.
+  size_t AxisIndex(int axis) const;
   template <typename T>
   void CheckType() const {
     constexpr bool is_float = std::is_floating_point_v<T>;

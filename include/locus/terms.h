@@ -34,9 +34,10 @@
 #include <variant>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/tensor.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // -------------------------------------------------------------- positions
 

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // `text` with everything escaped that could steer a terminal: control
 // characters (C0, DEL and C1), marks that reverse the direction of writing, and

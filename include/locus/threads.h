@@ -2,7 +2,9 @@
 #ifndef LOCUS_THREADS_H_
 #define LOCUS_THREADS_H_
 
-namespace locus {
+#include "locus/api.h"
+
+namespace LOCUS_API locus {
 
 // How many CPUs this process may use: those of its affinity mask, and no more
 // than the CPU quota of its control groups (cgroup v1 or v2), rounded up. Asked

@@ -1,13 +1,17 @@
+// The version, in its one place: CMake, the Python package and the documents
+// read it from here.
 #ifndef LOCUS_VERSION_H_
 #define LOCUS_VERSION_H_
 
+#include "locus/api.h"
+
 #define LOCUS_VERSION_MAJOR 0
-#define LOCUS_VERSION_MINOR 1
+#define LOCUS_VERSION_MINOR 2
 #define LOCUS_VERSION_PATCH 0
 
-namespace locus {
+namespace LOCUS_API locus {
 
-// "0.1.0"
+// "0.2.0"
 const char* Version();
 
 }  // namespace locus

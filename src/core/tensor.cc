@@ -286,17 +286,30 @@ Tensor Tensor::To(DType dtype) const {
   return out;
 }
 
+size_t Tensor::AxisIndex(int axis) const {
+  const int from_start = axis < 0 ? axis + rank() : axis;
+  if (from_start < 0 || from_start >= rank()) {
+    Fail("{} has no axis {}", Describe(), axis);
+  }
+  return static_cast<size_t>(from_start);
+}
+
 Tensor Tensor::Transposed(int a, int b) const {
-  const auto index = [this](int axis) {
-    const int from_start = axis < 0 ? axis + rank() : axis;
-    if (from_start < 0 || from_start >= rank()) {
-      Fail("{} has no axis {}", Describe(), axis);
-    }
-    return static_cast<size_t>(from_start);
-  };
   Tensor t = *this;
-  std::swap(t.shape_[index(a)], t.shape_[index(b)]);
-  std::swap(t.strides_[index(a)], t.strides_[index(b)]);
+  std::swap(t.shape_[AxisIndex(a)], t.shape_[AxisIndex(b)]);
+  std::swap(t.strides_[AxisIndex(a)], t.strides_[AxisIndex(b)]);
+  return t;
+}
+
+Tensor Tensor::Sliced(int axis, int64_t begin, int64_t end) const {
+  const size_t at = AxisIndex(axis);
+  if (begin < 0 || end < begin || end > shape_[at]) {
+    Fail("{} has no [{}, {}) along axis {}", Describe(), begin, end, axis);
+  }
+  Tensor t = *this;
+  t.shape_[at] = end - begin;
+  t.data_ = static_cast<const char*>(data_) +
+            begin * strides_[at] * DTypeBytes(dtype_);
   return t;
 }
 

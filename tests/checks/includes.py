@@ -17,7 +17,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Public headers by the room that they belong to; encodings/*.h are of
 # "encodings", and locus.h may include everything.
 HEADERS = {
-    "core": {"error.h", "files.h", "tensor.h", "text.h", "threads.h", "version.h"},
+    "core": {
+        *("api.h", "error.h", "files.h", "tensor.h", "text.h", "threads.h"),
+        "version.h",
+    },
     "terms": {"terms.h", "attention.h", "forget_gate.h", "rotary.h"},
     "encoding": {"descriptor.h", "encoding.h"},  # no encoding by name
     "encodings": set(),
@@ -91,6 +94,18 @@ def check_public(root):
                     )
 
 
+def check_exported(root):
+    """Public headers open their namespace as exported, see locus/api.h."""
+    for folder in ("include", "ring/include"):
+        for path in sorted((root / folder).rglob("*.h")):
+            text = path.read_text(encoding="utf-8")
+            inner = re.search(r"^namespace locus \{\nnamespace LOCUS_API", text, re.M)
+            for line in re.findall(r"^namespace locus\b.*", text, re.M):
+                if not (inner and line == "namespace locus {"):
+                    where = path.relative_to(root).as_posix()
+                    yield f"{where}: '{line}' should be 'namespace LOCUS_API locus {{'"
+
+
 def check_all(root):
     """locus/encodings/all.h includes every header beside it."""
     page = root / "include" / "locus" / "encodings" / "all.h"
@@ -162,6 +177,7 @@ def main():
         problem
         for check in (
             check_public,
+            check_exported,
             check_all,
             check_sources,
             check_apps,

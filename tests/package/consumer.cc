@@ -1,4 +1,4 @@
-// A user of the installed library: prints "rope 0.1.0 0" or so.
+// A user of the installed library: prints "rope 0.2.0 0" or so.
 #include <locus/locus.h>
 
 #include <cmath>

@@ -44,6 +44,19 @@ locus_consumer(find_package_shared package_installed_shared find_package
 locus_consumer(add_subdirectory "" add_subdirectory
   ${package_launcher} -DLOCUS_SOURCE=${PROJECT_SOURCE_DIR})
 
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME package.symbols COMMAND Python3::Interpreter
+  ${package_dir}/symbols.py ${package_shared}/prefix)
+set_tests_properties(package.symbols PROPERTIES
+  FIXTURES_REQUIRED package_installed_shared)
+
+# Where the system has no third-party libraries they are fetched and built. Here
+# the sources come from Debian instead of the network, by CMake's overrides; what
+# is built are these libraries and two rooms that use them.
+add_test(NAME package.fetched COMMAND ${package_dir}/fetched.sh
+  ${PROJECT_SOURCE_DIR} ${package_work}/fetched ${CMAKE_CXX_COMPILER})
+set_tests_properties(package.fetched PROPERTIES TIMEOUT 900)
+
 # locus_refusal(name fixture prefix sentence cmake options...): the component
 # ring is asked for where it cannot be had.
 function(locus_refusal name fixture prefix sentence)

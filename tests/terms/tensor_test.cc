@@ -207,5 +207,26 @@ TEST(TensorTest, RefusesBadInput) {
             "f32 [2, 3] has no axis -3");
 }
 
+TEST(TensorTest, SlicedSharesStorage) {
+  std::vector<double> numbers(24);
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    numbers[n] = static_cast<double>(n);
+  }
+  const Tensor x = Tensor::From({2, 3, 4}, numbers);
+  const Tensor rows = x.Sliced(1, 1, 3);
+  EXPECT_EQ(rows.shape(), (std::vector<int64_t>{2, 2, 4}));
+  EXPECT_EQ(rows.Data<double>(), x.Data<double>() + 4);
+  EXPECT_EQ(rows.At(1, 1, 3), x.At(1, 2, 3));
+  EXPECT_EQ(x.Sliced(-1, 2, 4).At(1, 2, 0), x.At(1, 2, 2));
+  EXPECT_EQ(x.Transposed(0, 2).Sliced(0, 3, 4).At(0, 1, 1), x.At(1, 1, 3));
+  EXPECT_EQ(x.Sliced(0, 2, 2).NumElements(), 0);
+  EXPECT_EQ(rows.To(DType::kF32).At(1, 0, 0), x.At(1, 1, 0));
+  EXPECT_THROW((void)x.Sliced(3, 0, 1), Error);
+  EXPECT_THROW((void)x.Sliced(1, -1, 1), Error);
+  EXPECT_THROW((void)x.Sliced(1, 2, 1), Error);
+  EXPECT_THROW((void)x.Sliced(1, 0, 4), Error);
+  EXPECT_THROW((void)Tensor().Sliced(0, 0, 0), Error);
+}
+
 }  // namespace
 }  // namespace locus::testing

@@ -4,9 +4,10 @@
 
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 struct AlibiOptions {
   double bias_max = 8.0;

@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_BINARY_H_
 #define LOCUS_ENCODINGS_BINARY_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 class Binary final : public Encoding {
  public:

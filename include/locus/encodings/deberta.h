@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_DEBERTA_H_
 #define LOCUS_ENCODINGS_DEBERTA_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 class Deberta final : public Encoding {
  public:

@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_FIRE_H_
 #define LOCUS_ENCODINGS_FIRE_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Parameters of f(x) = W2 relu(w1 x + b1) + b2 and of the transform
 // psi(x) = ln(|c x| + 1), with threshold L.

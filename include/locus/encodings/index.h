@@ -4,9 +4,10 @@
 
 #include <optional>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // How a scalar position meets x [.., dim]: added to every channel, or appended
 // as one more channel.

@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_KERPLE_H_
 #define LOCUS_ENCODINGS_KERPLE_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 enum class KerpleKind : uint8_t { kLogarithmic, kPower };
 

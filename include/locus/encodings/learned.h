@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_LEARNED_H_
 #define LOCUS_ENCODINGS_LEARNED_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Interpolation kernels; samples lie at half-integers (align_corners = false)
 // and edges repeat, as in PyTorch. Bicubic has a = -0.75.

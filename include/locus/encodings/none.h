@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_NONE_H_
 #define LOCUS_ENCODINGS_NONE_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 class NoPosition final : public Encoding {
  public:

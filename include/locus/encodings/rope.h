@@ -6,9 +6,10 @@
 #include <variant>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Position interpolation: every frequency divided by `factor`.
 struct LinearScaling {

@@ -4,9 +4,10 @@
 
 #include <array>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // Which frequencies the rows and the columns of axial 2-D RoPE have.
 enum class AxialFrequencies : uint8_t {

@@ -5,9 +5,10 @@
 
 #include <array>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // RoPE with a trained exponent per pair: pair p turns by m w_p exp(alpha[p]),
 // w_p = base^(-2p / rotary_dim). All zeros are ordinary RoPE.

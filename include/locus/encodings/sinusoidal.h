@@ -3,9 +3,10 @@
 #ifndef LOCUS_ENCODINGS_SINUSOIDAL_H_
 #define LOCUS_ENCODINGS_SINUSOIDAL_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 // E[pos, j] = sin(pos / base^(j / dim)): unique and bounded, but a shift is no
 // linear map of it.

@@ -4,9 +4,10 @@
 
 #include <optional>
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 struct TupeOptions {
   // Relative bias [heads, buckets]; absent: TUPE-A.

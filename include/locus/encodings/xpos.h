@@ -2,9 +2,10 @@
 #ifndef LOCUS_ENCODINGS_XPOS_H_
 #define LOCUS_ENCODINGS_XPOS_H_
 
+#include "locus/api.h"
 #include "locus/encoding.h"
 
-namespace locus {
+namespace LOCUS_API locus {
 
 struct XPosOptions {
   double base = 10000.0;

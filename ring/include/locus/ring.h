@@ -17,12 +17,14 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
 #include "locus/ring_group.h"
 #include "locus/tensor.h"
 
-namespace locus::ring {
+namespace locus {
+namespace LOCUS_API ring {
 
 // Which tokens a rank of R holds.
 enum class Sharding : uint8_t {
@@ -99,6 +101,7 @@ EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
 // Tags of messages: kFirstTag .. kFirstTag + 2.
 inline constexpr int kFirstTag = 7100;
 
-}  // namespace locus::ring
+}  // namespace ring
+}  // namespace locus
 
 #endif  // LOCUS_RING_H_

@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "locus/api.h"
 #include "locus/error.h"
 
-namespace locus::ring {
+namespace locus {
+namespace LOCUS_API ring {
 
 // The ranks can no longer talk: one died or stopped, or MPI failed. What
 // remains is to say so and to call MPI_Abort: MPI_Finalize would wait for ever.
@@ -58,6 +60,7 @@ class Group {
   double deadline_seconds_;
 };
 
-}  // namespace locus::ring
+}  // namespace ring
+}  // namespace locus
 
 #endif  // LOCUS_RING_GROUP_H_
