@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,35 +15,6 @@
 #include "locus/text.h"
 
 namespace locus::cli {
-namespace {
-
-// A whole number in [lowest, highest].
-template <typename Int>
-Int ReadNumber(const char* flag, const std::string& text, Int lowest,
-               Int highest) {
-  Int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const bool whole =
-      (error == std::errc() || error == std::errc::result_out_of_range) &&
-      stop == end && !text.empty();
-  if (!whole) {
-    throw Error(fmt::format("{} must be a whole number, got '{}'", flag, text));
-  }
-  if (error != std::errc() || value < lowest || value > highest) {
-    throw Error(fmt::format("{} must lie in {} .. {}, got {}", flag, lowest,
-                            highest, text));
-  }
-  return value;
-}
-
-}  // namespace
-
-int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
-                   int64_t highest) {
-  return ReadNumber<int64_t>(flag, text, lowest, highest);
-}
-
 void EncodingArgs::AddTo(CLI::App& command) {
   command
       .add_option("encodings", names,
@@ -55,24 +24,18 @@ void EncodingArgs::AddTo(CLI::App& command) {
       .add_option("-o,--option", options,
                   "an option of every encoding, name=value; may be repeated")
       ->allow_extra_args(false);
-  command.add_option("--heads", heads, "number of heads")
+  command.add_option("--heads", sizes.heads, "number of heads")
       ->capture_default_str();
-  command.add_option("--dim", dim, "channels of a head")->capture_default_str();
-  command.add_option("--length", length, "trained length")
+  command.add_option("--dim", sizes.dim, "channels of a head")
       ->capture_default_str();
-  command.add_option("--seed", seed, "seed of random tables and tokens")
+  command.add_option("--length", sizes.length, "trained length")
+      ->capture_default_str();
+  command.add_option("--seed", sizes.seed, "seed of random tables and tokens")
       ->capture_default_str();
 }
 
 ExampleConfig EncodingArgs::Config() const {
-  // Larger sizes would be a mistake: nothing shown or checked needs them, and
-  // a table for all of them at once would not fit a machine.
-  constexpr int64_t kMostHeads = 1024, kMostDim = 4096, kMostLength = 65536;
-  ExampleConfig config;
-  config.heads = ReadNumber<int64_t>("--heads", heads, 1, kMostHeads);
-  config.head_dim = ReadNumber<int64_t>("--dim", dim, 1, kMostDim);
-  config.length = ReadNumber<int64_t>("--length", length, 2, kMostLength);
-  config.seed = ReadNumber<uint64_t>("--seed", seed, 0, UINT32_MAX);
+  ExampleConfig config = ReadSizes(sizes);
   for (const std::string& option : options) {
     const size_t at = option.find('=');
     if (at == std::string::npos || at == 0) {
@@ -97,18 +60,6 @@ std::vector<Chosen> EncodingArgs::Read() const {
     all.back().config.options = variant.options;
   }
   return all;
-}
-
-Shape ShapeOf(const ExampleConfig& config) {
-  return Shape::SelfAttention(config.heads, config.head_dim, config.length);
-}
-
-Json ConfigJson(const ExampleConfig& config) {
-  return {{"heads", config.heads},
-          {"dim", config.head_dim},
-          {"length", config.length},
-          {"seed", config.seed},
-          {"options", config.options}};
 }
 
 namespace {
@@ -136,30 +87,6 @@ std::string OptionHelp(const Field& option) {
 
 }  // namespace
 
-Json FieldsJson(std::span<const Field> fields) {
-  Json list = Json::array();
-  for (const Field& field : fields) {
-    Json json = {{"name", field.name},
-                 {"type", FieldTypeName(field.type)},
-                 {"default", field.fallback.empty() ? Json(nullptr)
-                                                    : Json(field.fallback)},
-                 {"choices", ChoicesOf(field)},
-                 {"shape", field.shape},
-                 {"optional", field.optional},
-                 {"by_name", field.by_name},
-                 {"sentence", field.sentence},
-                 {"slider", nullptr}};
-    if (field.slider.defined()) {
-      json["slider"] = {{"lowest", field.slider.lowest},
-                        {"highest", field.slider.highest},
-                        {"step", field.slider.step},
-                        {"logarithmic", field.slider.logarithmic}};
-    }
-    list.push_back(std::move(json));
-  }
-  return list;
-}
-
 std::string OptionsHelp(const EncodingInfo& info) {
   if (info.options.empty()) {
     return fmt::format("{} has no options\n", info.name);
@@ -179,10 +106,6 @@ std::string OptionsHelp(const EncodingInfo& info) {
 Json OneOrAll(Json list) {
   if (list.size() == 1) return std::move(list[0]);
   return {{"encodings", std::move(list)}};
-}
-
-Json NumberJson(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
 void Emit(const std::string& text) {

@@ -3,11 +3,10 @@
 #define LOCUS_CLI_APP_H_
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/answers/answers.h"
 #include "locus/descriptor.h"
 
 namespace locus::cli {
@@ -17,25 +16,11 @@ inline constexpr int kFine = 0;
 inline constexpr int kAnswerIsNo = 1;
 inline constexpr int kBadInput = 2;
 
-// Keys keep the order in which they are written.
-using Json = nlohmann::ordered_json;
-
-// An encoding with its options, and what is made of it.
-struct Chosen {
-  std::string name = {};  // "rope{base=100}"
-  const EncodingInfo* info = nullptr;
-  ExampleConfig config = {};
-};
-
-// Encodings on the command line. Numbers stay text until they are read, so
-// that a bad one gets a sentence of its own.
+// Encodings on the command line.
 struct EncodingArgs {
   std::vector<std::string> names = {};    // "rope", "rope{base=100}"
   std::vector<std::string> options = {};  // name=value, of all of them
-  std::string heads = "8";
-  std::string dim = "64";
-  std::string length = "128";
-  std::string seed = "1";
+  SizeTexts sizes = {};
 
   void AddTo(CLI::App& command);
   // Sizes and options. Throws Error for a number out of range or an option
@@ -45,24 +30,10 @@ struct EncodingArgs {
   std::vector<Chosen> Read() const;
 };
 
-// A whole number in [lowest, highest] from the text given with `flag`; throws
-// Error otherwise.
-int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
-                   int64_t highest);
-
-// The shape of a self-attention call of an example.
-Shape ShapeOf(const ExampleConfig& config);
-
-// The settings and terms of an example, as JSON.
-Json ConfigJson(const ExampleConfig& config);
-// Fields of a constructor, or options of an example, as JSON.
-Json FieldsJson(std::span<const Field> fields);
 // The options of an encoding with their defaults and ranges, in words.
 std::string OptionsHelp(const EncodingInfo& info);
 // The object of one encoding as it is, those of several as {encodings: [...]}.
 Json OneOrAll(Json list);
-// NaN and infinities become null.
-Json NumberJson(double value);
 
 // Writes to standard output. A reader that has gone away ends the program
 // quietly; any other failure throws Error. What could steer a terminal is

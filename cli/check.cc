@@ -59,22 +59,6 @@ std::string ReportText(const EncodingInfo& info, const CheckReport& report) {
   return text;
 }
 
-Json ReportJson(const ExampleConfig& config, const CheckReport& report) {
-  Json properties = Json::array();
-  for (const Property& p : report.properties) {
-    properties.push_back({{"name", p.name},
-                          {"question", p.question},
-                          {"verdict", VerdictName(p.verdict)},
-                          {"value", NumberJson(p.value)},
-                          {"measure", p.measure},
-                          {"threshold", NumberJson(p.threshold)},
-                          {"sentence", p.sentence}});
-  }
-  return {{"encoding", report.encoding},
-          {"config", ConfigJson(config)},
-          {"properties", properties}};
-}
-
 // Several encodings side by side: a row for each property, verdict and number.
 std::string TableText(const std::vector<Chosen>& all,
                       const std::vector<CheckReport>& reports) {
@@ -171,7 +155,7 @@ int Run(const Args& args) {
         Judge(required, reports[n], all.size() == 1 ? "" : all[n].name + ": ");
     text += judged.text;
     met = met && judged.met;
-    list.push_back(ReportJson(all[n].config, reports[n]));
+    list.push_back(CheckJson(all[n].config, reports[n]));
     list.back()["required"] = judged.json;
     list.back()["met"] = judged.met;
   }

@@ -30,19 +30,6 @@ std::string Line(const char* label, const std::string& text, size_t width) {
   return lines;
 }
 
-std::string MaskWords(const LayerPosition& p) {
-  std::string words = p.causal ? "causal" : "both directions";
-  if (p.window && p.causal) {
-    words += fmt::format(", the last {} keys", p.window->left + 1);
-  } else if (p.window) {
-    words += fmt::format(", {} keys back and {} ahead", p.window->left,
-                         p.window->right);
-  }
-  if (p.chunk != 0) words += fmt::format(", within chunks of {}", p.chunk);
-  if (p.softcap) words += fmt::format(", soft cap {}", *p.softcap);
-  return words;
-}
-
 std::string FactorWords(const LayerPosition& p) {
   const double gain = p.rotary ? p.rotary->gain : 1.0;
   if (gain == 1.0 && p.softmax_factor == 1.0 && p.temperature.beta == 0.0) {
@@ -225,38 +212,6 @@ std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
 }
 
 }  // namespace
-
-std::vector<std::string> TermsOf(const LayerPosition& p) {
-  // Of a scheme by name: every layer of a stack asks again.
-  static std::map<std::string, std::vector<std::string>> known;
-  std::vector<std::string> terms;
-  for (const auto* scheme : {&p.input, &p.attention}) {
-    const auto [at, is_new] = known.try_emplace(scheme->name);
-    if (is_new) {
-      const ExampleConfig config;
-      const auto example = FindEncoding(scheme->name).example(config);
-      at->second = TermNames(example->Lower(ShapeOf(config)).terms);
-    }
-    terms.insert(terms.end(), at->second.begin(), at->second.end());
-  }
-  return terms;
-}
-
-std::string Ranges(const std::vector<int64_t>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t last = i;
-    while (last + 1 < numbers.size() &&
-           numbers[last + 1] == numbers[last] + 1) {
-      ++last;
-    }
-    if (!text.empty()) text += ", ";
-    text += last == i ? fmt::format("{}", numbers[i])
-                      : fmt::format("{}-{}", numbers[i], numbers[last]);
-    i = last + 1;
-  }
-  return text;
-}
 
 std::string WavelengthPicture(const LayerPosition& p, int width) {
   if (!p.rotary || p.trained_length < 2) return "";

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/figure.h"
+#include "cli/answers/figure.h"
 
 namespace locus::cli {
 

@@ -6,15 +6,9 @@
 
 #include "cli/app.h"
 #include "cli/names.h"
-#include "locus/version.h"
 
 namespace locus::cli {
 namespace {
-
-std::vector<std::string> TermsOf(const EncodingInfo& info) {
-  const ExampleConfig config;
-  return TermNames(info.example(config)->Lower(ShapeOf(config)).terms);
-}
 
 // "Su et al., RoFormer: ..., 2021" as "Su et al., 2021"; text without a title
 // in the middle stays as it is.
@@ -32,49 +26,6 @@ std::string ShortPaper(std::string_view paper) {
     }
   }
   return std::string(paper);
-}
-
-Json TrainingJson(std::span<const ParamTraining> training) {
-  Json rows = Json::array();
-  for (const ParamTraining& row : training) {
-    rows.push_back({{"name", row.name},
-                    {"start", StartName(row.start)},
-                    {"size", row.size},
-                    {"rate", row.rate},
-                    {"decays", row.decays},
-                    {"lowest", NumberJson(row.lowest)},
-                    {"highest", NumberJson(row.highest)},
-                    {"highest_for", row.highest_for},
-                    {"shared_by_heads", row.shared_by_heads},
-                    {"projection", row.projection}});
-  }
-  return rows;
-}
-
-Json ListJson() {
-  Json encodings = Json::array();
-  for (const EncodingInfo& info : Encodings()) {
-    encodings.push_back({{"name", info.name},
-                         {"class", info.class_name},
-                         {"title", info.title},
-                         {"formula", info.formula},
-                         {"terms", TermsOf(info)},
-                         {"reference", ReferenceName(info.reference)},
-                         {"trainable", info.trainable},
-                         {"extrapolates", ExtrapolatesName(info.extrapolates)},
-                         {"extrapolation_note", info.extrapolation_note},
-                         {"picture", PictureName(info.picture)},
-                         {"options", info.options_text()},
-                         {"paper", info.paper},
-                         {"models", info.models},
-                         {"summary", info.summary},
-                         {"fields", FieldsJson(info.fields)},
-                         {"example_options", FieldsJson(info.options)},
-                         {"variants", info.variants},
-                         {"training", TrainingJson(info.training)},
-                         {"shared_by_layers", info.shared_by_layers}});
-  }
-  return {{"version", Version()}, {"encodings", encodings}};
 }
 
 // Columns: five of fixed width, then paper and models share what is left.

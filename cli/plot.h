@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "cli/figure.h"
+#include "cli/answers/figure.h"
 
 namespace locus::cli {
 

@@ -3,10 +3,9 @@
 
 #include <cstdlib>
 
+#include "cli/answers/figure.h"
 #include "cli/app.h"
 #include "cli/csv.h"
-#include "cli/figure.h"
-#include "cli/names.h"
 #include "cli/plot.h"
 #include "locus/error.h"
 
@@ -37,37 +36,6 @@ Colours ColoursFor(const std::string& wish) {
       depth != nullptr && (std::string_view(depth) == "24bit" ||
                            std::string_view(depth) == "truecolor");
   return deep ? Colours::k24Bit : Colours::k256;
-}
-
-Json PanelJson(const HeatMap& map) {
-  return {{"kind", "heatmap"},
-          {"title", map.title},
-          {"x_label", map.x_label},
-          {"y_label", map.y_label},
-          {"value_label", map.value_label},
-          {"first_x", map.first_x},
-          {"first_y", map.first_y},
-          {"values", map.values}};
-}
-
-Json PanelJson(const Curves& panel) {
-  Json curves = Json::array();
-  for (const Curve& c : panel.curves) {
-    curves.push_back({{"label", c.label}, {"y", c.y}});
-  }
-  Json json = {{"kind", "curves"},
-               {"title", panel.title},
-               {"x_label", panel.x_label},
-               {"y_label", panel.y_label},
-               {"x", panel.x},
-               {"curves", curves},
-               {"band", nullptr}};
-  if (!panel.band_low.empty()) {
-    json["band"] = {{"label", panel.band_label},
-                    {"low", panel.band_low},
-                    {"high", panel.band_high}};
-  }
-  return json;
 }
 
 // A row for every number: curves have no y, heat maps no series.
@@ -131,25 +99,11 @@ int Run(const Args& args) {
     figures.push_back(MakeFigure(info, *encoding, chosen.config));
     Figure& figure = figures.back();
     if (all.size() > 1) figure.title = chosen.name;
-    Json panels = Json::array();
     for (const Panel& panel : figure.panels) {
-      std::visit(
-          [&](const auto& p) {
-            panels.push_back(PanelJson(p));
-            AddCsv(chosen.name, p, csv);
-          },
-          panel);
+      std::visit([&](const auto& p) { AddCsv(chosen.name, p, csv); }, panel);
     }
-    list.push_back(
-        {{"encoding", info.name},
-         {"title", info.title},
-         {"formula", info.formula},
-         {"config", ConfigJson(chosen.config)},
-         {"terms", TermNames(terms)},
-         {"description", Describe(terms)},
-         {"picture", PictureName(info.picture)},
-         {"panels", std::move(panels)},
-         {"out", args.out.empty() ? Json(nullptr) : Json(args.out)}});
+    list.push_back(ShowJson(chosen, terms, figure));
+    list.back()["out"] = args.out.empty() ? Json(nullptr) : Json(args.out);
     if (draw || args.terms) {
       text += fmt::format("{}{}: {}\n{}\n", text.empty() ? "" : "\n",
                           chosen.name, info.title, info.formula);

@@ -55,6 +55,10 @@ Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
               const AttentionOptions& options = {}, int64_t batch = 0,
               int64_t head = 0);
 
+// Rotates a row of channels in place by its position; a decay, which belongs to
+// a pair of tokens, is left out.
+void RotateRow(const Rotation& rotation, int64_t position, double* row);
+
 }  // namespace reference
 }  // namespace locus
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <complex>
 
-#include "locus/rotary.h"
+#include "locus/reference.h"
 
 namespace locus::analysis {
 namespace {
@@ -112,12 +112,11 @@ std::vector<double> RotatedRows(const Rotation& rotation,
                                 const std::vector<double>& rows, int64_t dim,
                                 const std::vector<int64_t>& positions) {
   const int64_t n = static_cast<int64_t>(positions.size());
-  Rotation plain = rotation;
-  plain.log_decay.clear();
-  std::vector<double> out =
-      Rotate(Tensor::From({1, 1, n, dim}, rows), plain, positions).ToVector();
-  if (rotation.log_decay.empty()) return out;
+  std::vector<double> out = rows;
   for (int64_t t = 0; t < n; ++t) {
+    reference::RotateRow(rotation, positions[static_cast<size_t>(t)],
+                         out.data() + t * dim);
+    if (rotation.log_decay.empty()) continue;
     for (int64_t p = 0; p < rotation.NumPairs(); ++p) {
       const double decay = DecayOf(rotation, static_cast<size_t>(p),
                                    positions[static_cast<size_t>(t)]);

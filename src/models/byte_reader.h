@@ -35,7 +35,8 @@ class ByteReader {
   // A length of 64 bits and as many bytes.
   std::string_view Text() {
     const auto length = Number<uint64_t>();
-    return {reinterpret_cast<const char*>(Take(length)), length};
+    const auto* bytes = reinterpret_cast<const char*>(Take(length));
+    return {bytes, static_cast<size_t>(length)};
   }
 
   // Passes over `count` items of `size` bytes.

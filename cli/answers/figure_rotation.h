@@ -1,12 +1,12 @@
 // Pictures of rotations: a query turned by its position, and what a matching
 // key scores.
-#ifndef LOCUS_CLI_FIGURE_ROTATION_H_
-#define LOCUS_CLI_FIGURE_ROTATION_H_
+#ifndef LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_
+#define LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_
 
 #include <random>
 #include <vector>
 
-#include "cli/figure.h"
+#include "cli/answers/figure.h"
 
 namespace locus::cli {
 
@@ -22,4 +22,4 @@ std::vector<Panel> RotationPanels(const Encoding& encoding,
 
 }  // namespace locus::cli
 
-#endif  // LOCUS_CLI_FIGURE_ROTATION_H_
+#endif  // LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_

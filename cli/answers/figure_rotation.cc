@@ -1,4 +1,4 @@
-#include "cli/figure_rotation.h"
+#include "cli/answers/figure_rotation.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "cli/app.h"
+#include "cli/answers/answers.h"
 #include "locus/reference.h"
 #include "locus/rotary.h"
 
@@ -155,17 +155,6 @@ Panel QueryPanel(const Rotation& rotation, const ExampleConfig& config) {
     a /= length;
     b /= length;
   }
-  const Tensor x = Tensor::Borrow(
-      DType::kF64, {1, 1, config.length, config.head_dim}, {0, 0, 0, 1},
-      q.Data<double>(), std::make_shared<Tensor>(q));
-  std::vector<int64_t> positions;
-  for (int64_t i = 0; i < config.length; ++i) {
-    positions.push_back(TokenPosition(rotation, i));
-  }
-  // A decay belongs to a pair of tokens; the turning alone is shown.
-  Rotation turning = rotation;
-  turning.log_decay.clear();
-  const Tensor turned = Rotate(x, turning, positions);
   HeatMap map{.title = "a random query with pairs of length 1, rotated",
               .x_label = IsPacked(rotation)
                              ? "patch, row by row of 8 x 8 frames"
@@ -173,11 +162,12 @@ Panel QueryPanel(const Rotation& rotation, const ExampleConfig& config) {
                                             : "position",
               .y_label = "channel",
               .value_label = "value"};
-  for (int64_t d = 0; d < config.head_dim; ++d) {
-    auto& row = map.values.emplace_back();
-    for (int64_t i = 0; i < config.length; ++i) {
-      row.push_back(turned.At(0, 0, i, d));
-    }
+  map.values.resize(static_cast<size_t>(config.head_dim));
+  for (int64_t i = 0; i < config.length; ++i) {
+    // A decay belongs to a pair of tokens; the rotation alone is shown.
+    std::vector<double> row = q.ToVector();
+    reference::RotateRow(rotation, TokenPosition(rotation, i), row.data());
+    for (size_t d = 0; d < row.size(); ++d) map.values[d].push_back(row[d]);
   }
   return map;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/explain.h"
+#include "cli/answers/explain.h"
 
 namespace locus::cli {
 namespace {

@@ -1,6 +1,6 @@
 // What a picture shows, apart from how it is drawn.
-#ifndef LOCUS_CLI_FIGURE_H_
-#define LOCUS_CLI_FIGURE_H_
+#ifndef LOCUS_CLI_ANSWERS_FIGURE_H_
+#define LOCUS_CLI_ANSWERS_FIGURE_H_
 
 #include <string>
 #include <variant>
@@ -57,4 +57,4 @@ Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
 
 }  // namespace locus::cli
 
-#endif  // LOCUS_CLI_FIGURE_H_
+#endif  // LOCUS_CLI_ANSWERS_FIGURE_H_

@@ -1,4 +1,4 @@
-#include "cli/figure.h"
+#include "cli/answers/figure.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "cli/app.h"
-#include "cli/figure_rotation.h"
+#include "cli/answers/answers.h"
+#include "cli/answers/figure_rotation.h"
 #include "locus/error.h"
 #include "locus/reference.h"
 

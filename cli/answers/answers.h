@@ -1,0 +1,66 @@
+// What the commands answer, as JSON: list, show and check. The tool prints it,
+// and the explorer page asks for it in the browser.
+#ifndef LOCUS_CLI_ANSWERS_ANSWERS_H_
+#define LOCUS_CLI_ANSWERS_ANSWERS_H_
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/answers/figure.h"
+#include "locus/check.h"
+#include "locus/descriptor.h"
+
+namespace locus::cli {
+
+// Keys keep the order in which they are written.
+using Json = nlohmann::ordered_json;
+
+// An encoding with its options, and what is made of it.
+struct Chosen {
+  std::string name = {};  // "rope{base=100}"
+  const EncodingInfo* info = nullptr;
+  ExampleConfig config = {};
+};
+
+// Sizes of an example. They stay text until they are read, so that a bad one
+// gets a sentence of its own.
+struct SizeTexts {
+  std::string heads = "8";
+  std::string dim = "64";
+  std::string length = "128";
+  std::string seed = "1";
+};
+
+// Throws Error for a number out of range.
+ExampleConfig ReadSizes(const SizeTexts& sizes);
+
+// A whole number in [lowest, highest] from the text given with `flag`; throws
+// Error otherwise.
+int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
+                   int64_t highest);
+
+// The shape of a self-attention call of an example.
+Shape ShapeOf(const ExampleConfig& config);
+
+// The names of the terms that the example of an encoding lowers to.
+std::vector<std::string> TermsOf(const EncodingInfo& info);
+
+// The settings and terms of an example, as JSON.
+Json ConfigJson(const ExampleConfig& config);
+// Fields of a constructor, or options of an example, as JSON.
+Json FieldsJson(std::span<const Field> fields);
+// NaN and infinities become null.
+Json NumberJson(double value);
+
+// locus list --json.
+Json ListJson();
+// locus show --json, without the file that was written.
+Json ShowJson(const Chosen& chosen, const Terms& terms, const Figure& figure);
+// locus check --json, without requirements.
+Json CheckJson(const ExampleConfig& config, const CheckReport& report);
+
+}  // namespace locus::cli
+
+#endif  // LOCUS_CLI_ANSWERS_ANSWERS_H_
