@@ -3,7 +3,7 @@
 
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build test check bench compare wheel docs format clean
+.PHONY: help setup build test check bench compare explore wheel docs format clean
 
 help:
 	@echo "make test      set up, build, and run every test"
@@ -11,6 +11,7 @@ help:
 	@echo "make build     set up and build: build/release/cli/locus"
 	@echo "make compare   set up, build, train and compare encodings; report in results/"
 	@echo "               make compare ARGS=--quick for a first look in minutes"
+	@echo "make explore   set up and build the explorer page: results/explorer.html"
 	@echo "make check     after an edit: build, and test without sanitizers, clang-tidy and fuzzing"
 	@echo "               make check FAST=1 for the library and the text of the tree alone"
 	@echo "make wheel     build the wheel of the Python package and the tool; in dist/"
@@ -67,6 +68,13 @@ docs:
 	@tools/setup.sh
 	@tools/python.sh build/venv-publish tools/publish-requirements.txt
 	@build/venv-publish/bin/python tools/docs_site.py
+
+# One page that works offline: the library in the browser.
+explore:
+	@tools/setup.sh
+	@echo "locus: building the explorer (the first time takes some minutes)"
+	@web/explorer.sh build/explorer results
+	@echo "locus: wrote results/explorer.html; open it in a browser"
 
 format:
 	@tools/format.sh --write

@@ -8,7 +8,7 @@ packages="g++ cmake ninja-build pkg-config git ccache
   libbenchmark-dev libopenblas-dev valgrind
   libopenmpi-dev openmpi-bin iproute2 libssl-dev zlib1g-dev
   gnuplot-nox fonts-dejavu-core python3 python3-dev python3-venv
-  chromium doxygen"
+  chromium doxygen emscripten"
 # Node is often installed by other means than a package.
 command -v node > /dev/null && command -v npm > /dev/null || packages="$packages nodejs npm"
 

@@ -19,6 +19,12 @@ export function short(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
+const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 });
+/** "131K", "0.41", "2.0e-7": a number of any size in little room. */
+export function compact(value: number): string {
+  return Math.abs(value) >= 1e4 ? COMPACT.format(value) : short(value);
+}
+
 export const milliseconds = (seconds: number) => `${short(1000 * seconds)} ms`;
 export const megabytes = (bytes: number) => `${count(bytes / 1e6)} MB`;
 export const plural = (number: number, word: string) =>

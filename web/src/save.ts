@@ -3,8 +3,8 @@
 import { element } from './dom';
 import { tasksOf, type Evaluation, type Picture, type Results } from './results';
 
-type Cell = string | number | null | undefined;
-type Table = { head: string[]; rows: Cell[][] };
+export type Cell = string | number | null | undefined;
+export type Table = { head: string[]; rows: Cell[][] };
 
 const ATTENTION = 'attention';
 
@@ -94,7 +94,7 @@ const TABLES: Record<string, (results: Results) => Table> = {
 };
 
 /** RFC 4180; what a spreadsheet would take for a formula is text to it. */
-function csv({ head, rows }: Table): string {
+export function csv({ head, rows }: Table): string {
   const cell = (value: Cell): string => {
     if (value === null || value === undefined) return '';
     if (typeof value === 'number') return String(value);
@@ -126,7 +126,7 @@ function standalone(svg: SVGSVGElement): SVGSVGElement {
 }
 
 /** Charts one below the other, the legend of what is shown above them. */
-function joined(figure: HTMLElement): string {
+export function joined(figure: HTMLElement): string {
   const space = 'http://www.w3.org/2000/svg';
   const whole = document.createElementNS(space, 'svg');
   const size = { width: 0, height: 0 };
@@ -153,6 +153,32 @@ function joined(figure: HTMLElement): string {
     size.height = 28;
   }
   size.width = x;
+  // Names of lines beside their colours, as many in a row as there is room for.
+  const room = figure.getBoundingClientRect().width;
+  let across = 0;
+  for (const item of figure.querySelectorAll('.names li')) {
+    const wide = 40 + 7.5 * (item.textContent ?? '').length;
+    if (across === 0 || across + wide > room) {
+      across = 0;
+      size.height += 20;
+    }
+    const swatch = item.querySelector('i')!;
+    const { color: ink, backgroundColor, opacity } = getComputedStyle(swatch);
+    const fill = swatch.classList.contains('area') ? backgroundColor : ink;
+    const mark = document.createElementNS(space, 'rect');
+    const text = document.createElementNS(space, 'text');
+    text.textContent = item.textContent;
+    const set = (node: Element, look: object) => {
+      for (const [name, value] of Object.entries(look)) node.setAttribute(name, String(value));
+    };
+    set(mark, { x: across, y: size.height - 9, width: 18, height: 4, fill, opacity });
+    set(text, { x: across + 24, y: size.height - 2, fill: color, 'font-size': 13 });
+    text.style.fontFamily = family;
+    whole.append(mark, text);
+    across += wide;
+    size.width = Math.max(size.width, across);
+  }
+  size.height += across > 0 ? 8 : 0;
   for (const svg of figure.querySelectorAll<SVGSVGElement>('svg')) {
     if (svg.closest('.legend') || svg.parentElement?.closest('svg')) continue;
     const { width, height } = place(svg, 0, size.height);
@@ -165,7 +191,7 @@ function joined(figure: HTMLElement): string {
   return new XMLSerializer().serializeToString(whole);
 }
 
-function download(name: string, type: string, text: string): void {
+export function download(name: string, type: string, text: string | Blob): void {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = element('a', { href: address, download: name });
   link.click();

@@ -1,0 +1,222 @@
+// The C++ core, as WebAssembly in workers: questions and answers as JSON, rows of
+// numbers as float64 (web/wasm/ask.cc).
+import type { FromWorker, ToWorker } from './worker';
+
+export type Row = Float64Array;
+
+export interface Slider {
+  lowest: number;
+  highest: number;
+  step: number;
+  logarithmic: boolean;
+}
+export interface Field {
+  name: string;
+  type: 'int' | 'real' | 'flag' | 'choice' | 'ints' | 'reals' | 'table' | 'object';
+  default: string | null;
+  choices: string[];
+  sentence: string;
+  slider: Slider | null;
+}
+export interface Info {
+  name: string;
+  title: string;
+  formula: string;
+  terms: string[];
+  reference: 'none' | 'absolute' | 'relative';
+  trainable: boolean;
+  extrapolates: 'no' | 'partly' | 'yes';
+  extrapolation_note: string;
+  paper: string;
+  models: string;
+  summary: string;
+  example_options: Field[];
+  variants: string[];
+}
+export interface HeatPanel {
+  kind: 'heatmap';
+  title: string;
+  x_label: string;
+  y_label: string;
+  value_label: string;
+  first_x: number;
+  first_y: number;
+  values: Row[];
+}
+export interface CurvesPanel {
+  kind: 'curves';
+  title: string;
+  x_label: string;
+  y_label: string;
+  x: Row;
+  curves: { label: string; y: Row }[];
+  band: { label: string; low: Row; high: Row } | null;
+}
+export interface Show {
+  encoding: string;
+  title: string;
+  formula: string;
+  terms: string[];
+  description: string;
+  panels: (HeatPanel | CurvesPanel)[];
+}
+export interface Property {
+  name: string;
+  question: string;
+  verdict: 'yes' | 'no' | 'does not apply';
+  value: number | null;
+  measure: string;
+  threshold: number | null;
+  sentence: string;
+}
+export interface Scores {
+  first: number;
+  logits: Row[];
+  weights: Row[];
+}
+export interface Distance {
+  x: Row;
+  mean: Row;
+  low: Row;
+  high: Row;
+}
+export interface Pairs {
+  layout: string;
+  gain: number;
+  pairs: { first: number; second: number; theta: number; wavelength: number | null }[];
+  at: { position: number; cos: Row; sin: Row }[];
+}
+export interface Rotary {
+  layout: string;
+  rotary_dim: number;
+  base: number;
+  scaling: string;
+  factor: number;
+  original_length: number | null;
+  changes_with_length: boolean;
+  frequencies: Row;
+}
+export interface Scheme {
+  encoding: string;
+  words: string;
+  tensors: { name: string; shape: number[]; use: string }[];
+}
+export interface Group {
+  layers: number[];
+  part: string;
+  layer_type: string | null;
+  attends: boolean;
+  input: Scheme;
+  attention: Scheme;
+  terms: string[];
+  rotary: Rotary | null;
+  query_heads: number;
+  key_heads: number;
+  head_dim: number;
+  causal: boolean;
+  window: { left: number; right: number } | null;
+  chunk: number | null;
+  softcap: number | null;
+  trained_length: number | null;
+  warnings: string[];
+}
+export interface RotationFacts {
+  wavelengths: Row;
+  angles: { positions: Row; error: Row };
+  layout: { offsets: Row; right: Row; wrong: Row; change: number };
+}
+export interface Explained {
+  models: {
+    explained: { file: string; family: string; model_type: string; groups: Group[] };
+    facts: { layers: string; mask: string; rotation: RotationFacts | null }[];
+  }[];
+  differences?: string[];
+}
+
+/** What the sentence of the core says, as it is. */
+export class CoreError extends Error {}
+
+/** Rows of numbers back in their places. */
+function revive(value: unknown, numbers: Float64Array): unknown {
+  if (Array.isArray(value)) return value.map((one) => revive(one, numbers));
+  if (value === null || typeof value !== 'object') return value;
+  const row = (value as { $?: [number, number] }).$;
+  if (row) return numbers.subarray(row[0], row[0] + row[1]);
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, revive(one, numbers)]));
+}
+
+class Lane {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<number, (message: FromWorker) => void>();
+  private last = 0;
+
+  constructor(source: string, module: WebAssembly.Module) {
+    this.worker = new Worker(source);
+    this.worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      this.waiting.get(data.id)?.(data);
+      this.waiting.delete(data.id);
+    };
+    this.send({ module });
+  }
+
+  private send(message: ToWorker): void {
+    this.worker.postMessage(message);
+  }
+
+  async ask<T>(question: object): Promise<T> {
+    const id = ++this.last;
+    const reply = await new Promise<FromWorker>((resolve) => {
+      this.waiting.set(id, resolve);
+      this.send({ id, text: JSON.stringify(question) });
+    });
+    const answer = revive(JSON.parse(reply.text), reply.numbers) as T & { error?: string };
+    if (answer && typeof answer === 'object' && answer.error !== undefined)
+      throw new CoreError(answer.error);
+    return answer;
+  }
+}
+
+/** Pictures, scores and checks each have a worker: a slow check holds up no picture. */
+export interface Core {
+  show: Lane;
+  scores: Lane;
+  check: Lane;
+}
+
+async function unpacked(base64: string): Promise<ArrayBuffer> {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Response(stream).arrayBuffer();
+}
+
+export async function startCore(): Promise<Core> {
+  const part = (id: string) => document.getElementById(id)!.textContent!;
+  const module = await WebAssembly.compile(await unpacked(part('core-wasm').trim()));
+  const source = URL.createObjectURL(new Blob([part('core-script')], { type: 'text/javascript' }));
+  return {
+    show: new Lane(source, module),
+    scores: new Lane(source, module),
+    check: new Lane(source, module),
+  };
+}
+
+/** Runs `work` for the newest state alone: calls while it runs become one more run. */
+export function latest(work: () => Promise<void>): () => void {
+  let running = false;
+  let again = false;
+  const run = async () => {
+    running = true;
+    try {
+      do {
+        again = false;
+        await work();
+      } while (again);
+    } finally {
+      running = false;
+    }
+  };
+  return () => {
+    again = true;
+    if (!running) void run();
+  };
+}
