@@ -251,6 +251,8 @@ class Rotary(TermsModule):
         elif callable(frequencies):
             self.fn = frequencies
         else:
+            if frequencies is None:
+                raise TypeError("frequencies must be numbers, got None")
             if not isinstance(frequencies, Tensor):
                 native = locus.Terms(theta=frequencies, **settings)
                 frequencies = torch.tensor(native.params()["theta"])

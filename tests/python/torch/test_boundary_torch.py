@@ -98,6 +98,11 @@ def test_a_module_that_holds_a_native_encoding_is_copied():
     assert torch.equal(copy.deepcopy(block)(X), block(X))
 
 
+def test_frequencies_of_none():
+    with pytest.raises(TypeError, match="frequencies must be numbers, got None"):
+        lt.Rotary(None, "halves")
+
+
 def test_numbers_that_python_does_not_have():
     for layout in ([np.longdouble(1)], np.ones(2, np.longdouble)):
         with pytest.raises(TypeError, match="a setting must be a number, string"):
