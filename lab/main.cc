@@ -11,12 +11,12 @@
 #include <string>
 
 #include "cli/complain.h"
-#include "lab/compare.h"
-#include "lab/compare_worker.h"
-#include "lab/config.h"
-#include "lab/export.h"
-#include "lab/launch.h"
-#include "lab/ranks.h"
+#include "lab/ranks/launch.h"
+#include "lab/ranks/ranks.h"
+#include "lab/report/export.h"
+#include "lab/study/compare.h"
+#include "lab/study/config.h"
+#include "lab/study/worker.h"
 #include "locus/error.h"
 #include "locus/threads.h"
 

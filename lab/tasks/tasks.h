@@ -4,11 +4,11 @@
 
 #include <span>
 
-#include "lab/task.h"
+#include "lab/tasks/task.h"
 
 namespace locus::lab {
 
-// One file a task, each with its row of the list (lab/tasks.cc).
+// One file a task, each with its row of the list (lab/tasks/list.cc).
 extern const TaskInfo kTextTask;
 extern const TaskInfo kCopyTask;
 extern const TaskInfo kReverseTask;

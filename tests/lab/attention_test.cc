@@ -1,6 +1,6 @@
 // Fused attention as an operation of libtorch against plain tensor operations
 // in float64, whose gradients are libtorch's own.
-#include "lab/attention.h"
+#include "lab/train/attention.h"
 
 #include <gtest/gtest.h>
 #include <torch/utils.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/materialised.h"
-#include "lab/parameters.h"
-#include "lab/position.h"
+#include "lab/train/materialised.h"
+#include "lab/train/parameters.h"
+#include "lab/train/position.h"
 #include "locus/descriptor.h"
 
 namespace locus::lab {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <set>
 
-#include "lab/config.h"
-#include "lab/plan.h"
-#include "lab/store.h"
+#include "lab/study/config.h"
+#include "lab/study/plan.h"
+#include "lab/study/store.h"
 #include "locus/error.h"
 
 namespace locus::lab {

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "lab/store.h"
+#include "lab/study/store.h"
 
 namespace locus::lab {
 namespace {

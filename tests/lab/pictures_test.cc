@@ -1,7 +1,7 @@
 // Pictures of the report: a cell is the value at the position, channel, head or
 // offset that its axes name, however large the model and however long the
 // input.
-#include "lab/pictures.h"
+#include "lab/train/pictures.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/attention.h"
-#include "lab/model.h"
+#include "lab/train/attention.h"
+#include "lab/train/model.h"
 #include "locus/descriptor.h"
 #include "locus/terms.h"
 

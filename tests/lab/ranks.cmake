@@ -13,7 +13,7 @@ endforeach()
 # The program as it is where there is no MPI: it must refuse to run n times.
 add_executable(compare_without_mpi ${PROJECT_SOURCE_DIR}/lab/main.cc
   ${PROJECT_SOURCE_DIR}/cli/complain.cc
-  ${PROJECT_SOURCE_DIR}/lab/launch_none.cc)
+  ${PROJECT_SOURCE_DIR}/lab/ranks/launch_none.cc)
 target_link_libraries(compare_without_mpi PRIVATE locus_study locus_build
   fmt::fmt CLI11::CLI11)
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lab/model.h"
-#include "lab/ranks_mpi.h"
-#include "lab/run.h"
-#include "lab/state.h"
+#include "lab/ranks/mpi.h"
+#include "lab/train/model.h"
+#include "lab/train/run.h"
+#include "lab/train/state.h"
 #include "locus/error.h"
 
 namespace locus::lab {

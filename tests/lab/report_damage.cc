@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/report.h"
-#include "lab/results_check.h"
-#include "lab/store.h"
+#include "lab/report/report.h"
+#include "lab/report/results_check.h"
+#include "lab/study/store.h"
 #include "locus/error.h"
 
 namespace locus::lab {

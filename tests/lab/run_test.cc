@@ -1,5 +1,5 @@
 // Runs: what they share, what they depend on, what survives being saved.
-#include "lab/run.h"
+#include "lab/train/run.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/cost.h"
-#include "lab/model.h"
-#include "lab/state.h"
+#include "lab/train/cost.h"
+#include "lab/train/model.h"
+#include "lab/train/state.h"
 #include "locus/descriptor.h"
 #include "locus/error.h"
 

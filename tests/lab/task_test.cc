@@ -1,5 +1,5 @@
 // Every task's answers, read off its tokens by other code than made them.
-#include "lab/task.h"
+#include "lab/tasks/task.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/sha256.h"
+#include "lab/train/sha256.h"
 #include "locus/error.h"
 
 namespace locus::lab {

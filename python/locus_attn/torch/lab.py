@@ -27,7 +27,7 @@ from locus_attn import _locus
 from .relative import RelativeBias, RelativeKeys, RelativeValues
 
 _KINDS = {RelativeBias: "bias", RelativeKeys: "keys", RelativeValues: "values"}
-# As the lab reads it, in lab/scripted.cc.
+# As the lab reads it, in lab/train/scripted.cc.
 _FORMAT = 1
 _DESCRIPTION = "locus.json"
 _TRAINING = {"rate": 1.0, "decays": False, "lowest": None, "highest": None}

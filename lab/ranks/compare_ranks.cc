@@ -1,0 +1,153 @@
+// A study on several ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <optional>
+
+#include "lab/study/compare.h"
+#include "lab/study/job.h"
+#include "lab/study/open.h"
+#include "lab/study/parts.h"
+#include "lab/study/progress.h"
+#include "lab/study/stop.h"
+#include "lab/study/worker.h"
+#include "locus/error.h"
+
+namespace locus::lab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Every rank must learn from the text that the study was made for.
+void CheckCorpus(const Study& study) {
+  const std::optional<Corpus> corpus = OpenCorpus(study.settings);
+  if (!corpus) return;
+  const Json& stored = study.record["settings"]["corpus"];
+  if (stored["sha256"] == corpus->sha256()) return;
+  throw Error(fmt::format(
+      "its corpus {} is not that of the study; give every rank the same file",
+      corpus->name()));
+}
+
+// The runs, one after another, each by all ranks.
+class Trainings {
+ public:
+  Trainings(const Study& study, const Ranks& ranks, double save_every)
+      : study_(study), ranks_(ranks), save_every_(save_every) {
+    if (!ranks.first()) return;
+    std::vector<Job> left;
+    std::ranges::copy_if(study.plan, std::back_inserter(left),
+                         [&](const Job& job) { return !study.IsDone(job); });
+    line_.emplace(left, study.plan.size(), /*workers=*/1);
+  }
+
+  // Measurements are left out.
+  Outcome Run() {
+    const auto start = Clock::now();
+    for (const Job& job : study_.plan) {
+      if (job.kind == JobKind::kCost) continue;
+      if (ranks_.Any(ranks_.first() && study_.IsDone(job))) continue;
+      outcome_.stopped = ranks_.Any(StopRequests() > 0);
+      if (outcome_.stopped || !Do(job)) break;
+    }
+    outcome_.seconds =
+        std::chrono::duration<double>(Clock::now() - start).count();
+    return std::move(outcome_);
+  }
+
+ private:
+  // False: nothing more can be done now.
+  bool Do(const Job& job) {
+    const auto base =
+        std::ranges::find(outcome_.failures, job.base, &Failure::id);
+    if (base != outcome_.failures.end()) {
+      Note(job, fmt::format("it extends {}, which failed", job.base));
+      return true;
+    }
+    if (line_) line_->Start(job);
+    const JobOutcome own = TryJob({.study = study_,
+                                   .job = job,
+                                   .ranks = ranks_,
+                                   .save_every = save_every_,
+                                   .tell = [&](const auto& text) {
+                                     if (!line_) return;
+                                     line_->Hear(job, text);
+                                     line_->Show();
+                                   }});
+    // The first rank's word counts: it has the files.
+    const int code = OnFirst(ranks_, [&] { return own.code; });
+    const std::string error = ranks_.FromFirst(own.error);
+    if (line_) line_->End(job, code == kWorkerDone);
+    if (code == kWorkerNoRoom) outcome_.storage_error = error;
+    if (code == kWorkerStopped) outcome_.stopped = true;
+    if (code == kWorkerFailed) Note(job, error);
+    return code == kWorkerDone || code == kWorkerFailed;
+  }
+
+  void Note(const Job& job, const std::string& sentence) {
+    if (line_) line_->Say(fmt::format("{} failed: {}", job.id, sentence));
+    outcome_.failures.push_back({.id = job.id, .sentence = sentence});
+  }
+
+  const Study& study_;
+  const Ranks& ranks_;
+  double save_every_;
+  std::optional<ProgressLine> line_;  // of the first rank
+  Outcome outcome_ = {};
+};
+
+// Measurements, by the first rank with the machine to itself. The others wait,
+// and hear about every second that it lives.
+void MeasureOnFirst(const Study& study, const Ranks& ranks, double save_every,
+                    Outcome& outcome) {
+  constexpr std::string_view kGoesOn = "goes on";
+  Attempt attempt;
+  if (ranks.first()) {
+    auto told = Clock::now();
+    const auto tell = [&] {
+      if (Clock::now() - told < std::chrono::seconds(1)) return;
+      ranks.FromFirst(kGoesOn);
+      told = Clock::now();
+    };
+    attempt = Attempt([&] {
+      Outcome measured = RunJobs(study, {.workers = 1,
+                                         .save_every = save_every,
+                                         .measurements_only = true,
+                                         .meanwhile = tell});
+      std::ranges::copy(measured.failures,
+                        std::back_inserter(outcome.failures));
+      outcome.stopped = measured.stopped;
+      outcome.storage_error = measured.storage_error;
+      outcome.seconds += measured.seconds;
+    });
+    ranks.FromFirst("over");
+  } else {
+    while (ranks.FromFirst("") == kGoesOn) {
+    }
+  }
+  attempt.Settle(ranks, ranks.Any(attempt.failed()));
+}
+
+}  // namespace
+
+int CompareOnRanks(const CompareOptions& options, const Ranks& ranks) {
+  HearSignals(/*interrupt=*/true);
+  std::optional<OpenedStudy> opened;
+  Together(ranks, [&] {
+    if (ranks.first()) opened.emplace(options);
+  });
+  const std::string record =
+      ranks.FromFirst(opened ? opened->study().record.dump() : "");
+  const Study study = StudyOf(options.request.folder, Json::parse(record));
+  Together(ranks, [&] { CheckCorpus(study); });
+  if (ranks.first()) SayWhatIsToDo(options, study);
+  Outcome outcome = Trainings(study, ranks, options.save_every).Run();
+  if (!outcome.stopped && outcome.storage_error.empty()) {
+    MeasureOnFirst(study, ranks, options.save_every, outcome);
+  }
+  return OnFirst(ranks, [&] { return Conclude(options, study, outcome); });
+}
+
+}  // namespace locus::lab

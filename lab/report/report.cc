@@ -1,0 +1,137 @@
+// The page: what can be read without scripts, and the data for those that draw.
+#include "lab/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/report/html_table.h"
+#include "lab/study/progress.h"
+#include "locus/error.h"
+#include "web/report_template.h"
+
+namespace locus::lab {
+namespace {
+
+// "64, 128" for a list.
+std::string ValueText(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::string text;
+  for (const Json& one : value) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ValueText(one));
+  }
+  return text;
+}
+
+// Name and value, a row each; objects inside get "outer, inner" names.
+void AddRows(const std::string& name, const Json& value, HtmlTable& table) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) {
+      AddRows(fmt::format("{}, {}", name, key), inner, table);
+    }
+    return;
+  }
+  std::string shown = name;
+  std::ranges::replace(shown, '_', ' ');
+  table.rows.push_back(
+      {.cells = {TextCell(shown), TextCell(ValueText(value))}});
+}
+
+std::string SettingsTable(const Json& results) {
+  HtmlTable table{.name = "settings",
+                  .caption = "How it was measured",
+                  .columns = {{.title = "Setting"}, {.title = "Value"}},
+                  .sortable = false};
+  for (const char* key : {"command", "created", "locus", "libtorch"}) {
+    AddRows(key, results[key], table);
+  }
+  AddRows("time in all", DurationText(results["seconds"]), table);
+  AddRows("machine", results["machine"], table);
+  const Json& settings = results["settings"];
+  for (const auto& [key, value] : settings.items()) {
+    // Tasks have these themselves.
+    if (key == "tasks" || settings["tasks"].front().contains(key)) continue;
+    AddRows(key, value, table);
+  }
+  for (Json task : settings["tasks"]) {
+    const std::string name = task["name"];
+    task.erase("name");
+    AddRows("task " + name, task, table);
+  }
+  return table.Html();
+}
+
+std::string StudyLine(const Json& results) {
+  const Json task = TaskOf(results, MainTask(results));
+  const size_t tasks = results["settings"]["tasks"].size();
+  std::string line = fmt::format(
+      "{} encodings, {} seed{}, {} task{}; task {} trained at {} tokens for {} "
+      "steps and tested at up to {}.",
+      results["settings"]["encodings"].size(), task["seeds"].size(),
+      task["seeds"].size() == 1 ? "" : "s", tasks, tasks == 1 ? "" : "s",
+      EscapeHtml(task["name"].get<std::string>()),
+      task["train_length"].get<int64_t>(), task["steps"].get<int64_t>(),
+      task["lengths"].back().get<int64_t>());
+  if (results["interrupted"].get<bool>()) {
+    line +=
+        "<p class=\"warning\">This study is not finished: what is not there "
+        "yet is left out.</p>";
+  }
+  for (const Json& failure : results["failed"]) {
+    line += fmt::format("<p class=\"warning\">{} failed: {}</p>",
+                        EscapeHtml(failure["id"].get<std::string>()),
+                        EscapeHtml(failure["reason"].get<std::string>()));
+  }
+  return line;
+}
+
+std::string FindingsList(const Json& results) {
+  const auto findings = Findings(results);
+  if (findings.empty()) return NothingHtml("No run is finished yet.");
+  std::string html = "<ul class=\"findings\">\n";
+  for (const std::string& sentence : findings) {
+    html += fmt::format("<li>{}</li>\n", EscapeHtml(sentence));
+  }
+  return html + "</ul>\n";
+}
+
+void Fill(std::string& page, const std::string& mark, const std::string& html) {
+  const size_t at = page.find(mark);
+  if (at == std::string::npos) {
+    throw Error(fmt::format("the template of the report lacks {}", mark));
+  }
+  page.replace(at, mark.size(), html);
+}
+
+}  // namespace
+
+std::string ReportHtml(const Json& results) {
+  std::string page(web::ReportTemplate());
+  const auto fill = [&](const char* name, const std::string& html) {
+    Fill(page, fmt::format("<!--locus:{}-->", name), html);
+  };
+  fill("study", StudyLine(results));
+  fill("findings", FindingsList(results));
+  fill("comparison", ComparisonHtml(results));
+  fill("loss", LossHtml(results));
+  fill("accuracy", AccuracyHtml(results));
+  fill("extension", ExtensionHtml(results));
+  fill("speed", SpeedHtml(results));
+  fill("cost", CostHtml(results));
+  fill("settings", SettingsTable(results));
+
+  const std::string open = "<script type=\"application/json\" id=\"results\">";
+  std::string json;
+  for (const char c : results.dump()) {
+    if (c == '<') {
+      json += "\\u003c";
+    } else {
+      json += c;
+    }
+  }
+  Fill(page, open + "</script>", open + json + "</script>");
+  return page;
+}
+
+}  // namespace locus::lab

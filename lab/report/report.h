@@ -1,0 +1,66 @@
+// What people read of results.json: report.html and a table in the terminal.
+#ifndef LOCUS_LAB_REPORT_REPORT_H_
+#define LOCUS_LAB_REPORT_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "lab/study/store.h"
+
+namespace locus::lab {
+
+// The page: web's template with its marks filled; see web/README.md.
+std::string ReportHtml(const Json& results);
+
+// Its tables, each in the place of the mark of that name.
+std::string ComparisonHtml(const Json& results);
+std::string LossHtml(const Json& results);
+std::string AccuracyHtml(const Json& results);
+std::string ExtensionHtml(const Json& results);
+std::string SpeedHtml(const Json& results);
+std::string CostHtml(const Json& results);
+
+// Tables of the terminal.
+std::string ReportText(const Json& results);
+
+// Sentences computed from the data, the headline first.
+std::vector<std::string> Findings(const Json& results);
+
+// Short names of encodings, "RoPE"; the name itself if there is none.
+std::string ShortName(const Json& results, const std::string& encoding);
+
+// The task that lengths are compared on: the first of the study.
+std::string MainTask(const Json& results);
+Json TaskOf(const Json& results, const std::string& task);
+
+// "64 (1x)"
+std::string LengthTitle(int64_t length, int64_t train_length);
+
+// Loss at `length` over the loss at the training length, minus 1; NaN if one
+// of them is not there.
+double ChangeOfLoss(const Json& results, const std::string& encoding,
+                    int64_t length);
+
+// Four times the training length, or the longest if that was not measured.
+int64_t FourfoldLength(const Json& task);
+
+// Median seconds a step (or bytes at most) measured alone; NaN if not there.
+double CostOf(const Json& results, int64_t length, const std::string& encoding,
+              const std::string& path, const std::string& what);
+// The longest length whose cost was measured, 0 if none was.
+int64_t CostLength(const Json& results);
+
+// Means over the runs of an encoding on a task, such as tokens_per_second.
+double MeanOfRuns(const Json& results, const std::string& task,
+                  const std::string& encoding, const std::string& what);
+
+// Mean loss over seeds of RoPE models extended in one way; NaN if not there.
+double ExtensionLoss(const Json& results, const std::string& method,
+                     int64_t fine_tune_steps, int64_t length);
+
+// "none", "linear": as results.json calls them; "no extension" and so on.
+std::string MethodTitle(const std::string& method);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_REPORT_REPORT_H_

@@ -1,0 +1,185 @@
+#include "lab/study/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lab/report/export.h"
+#include "lab/report/report.h"
+#include "lab/report/results.h"
+#include "lab/report/results_check.h"
+#include "lab/study/job.h"
+#include "lab/study/open.h"
+#include "lab/study/parts.h"
+#include "lab/study/pool.h"
+#include "lab/study/progress.h"
+#include "lab/study/study.h"
+#include "locus/error.h"
+#include "locus/text.h"
+
+namespace locus::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Emit(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    throw Error("cannot write to standard output");
+  }
+}
+
+void Say(const std::string& sentence) {
+  fmt::print(stderr, "locus: {}\n", EscapeControls(sentence));
+}
+
+fs::path ResultsPath(const fs::path& folder) { return folder / "results.json"; }
+fs::path ReportPath(const fs::path& folder) { return folder / "report.html"; }
+
+size_t NumDone(const Study& study) {
+  return static_cast<size_t>(std::ranges::count_if(
+      study.plan, [&](const Job& job) { return study.IsDone(job); }));
+}
+
+std::string Progressed(const Study& study) {
+  return fmt::format("{} of {} jobs are done", NumDone(study),
+                     study.plan.size());
+}
+
+// Seconds of earlier sessions; a session that was killed is not counted.
+double EarlierSeconds(const Study& study) {
+  const fs::path path = study.SecondsPath();
+  return fs::exists(path) ? ReadSealedJson(path)["seconds"].get<double>() : 0.0;
+}
+
+void KeepSeconds(const Study& study, double seconds) {
+  WriteSealedJson(study.SecondsPath(), {{"seconds", seconds}});
+}
+
+// The report, and what is exported beside it.
+void WriteReport(const CompareOptions& options, const Json& results) {
+  const fs::path& folder = options.request.folder;
+  WriteFile(ReportPath(folder), ReportHtml(results));
+  if (options.formats.empty()) return;
+  for (const fs::path& path : Export(results, folder, options.formats)) {
+    Say("wrote " + path.string());
+  }
+}
+
+void Show(const CompareOptions& options, const Json& results) {
+  if (options.json) {
+    Emit(ResultsText(results));
+  } else {
+    Emit(EscapeControls(ReportText(results), /*keep_lines=*/true));
+    Emit(fmt::format("\nreport: {}\ndata:   {}\n",
+                     ReportPath(options.request.folder).string(),
+                     ResultsPath(options.request.folder).string()));
+  }
+}
+
+// Models that nothing starts from any more.
+void DropCheckpoints(const Study& study) {
+  for (const Job& job : study.plan) {
+    std::error_code error;  // it may be gone already
+    fs::remove(study.CheckpointPath(job), error);
+  }
+}
+
+std::string ResumeCommand(const CompareOptions& options) {
+  const int ranks = options.request.ranks;
+  return fmt::format("{}locus compare --resume --out {}",
+                     ranks > 1 ? fmt::format("mpirun -n {} ", ranks) : "",
+                     options.request.folder.string());
+}
+
+}  // namespace
+
+void SayWhatIsToDo(const CompareOptions& options, const Study& study) {
+  const int ranks = options.request.ranks;
+  Say(NumDone(study) == 0
+          ? fmt::format("{} jobs, {} at a time{}", study.plan.size(),
+                        options.workers,
+                        ranks > 1 ? fmt::format(" on {} ranks", ranks) : "")
+          : fmt::format("continuing: {}", Progressed(study)));
+}
+
+int Conclude(const CompareOptions& options, const Study& study,
+             const Outcome& outcome) {
+  if (!outcome.storage_error.empty()) throw StorageError(outcome.storage_error);
+  const double seconds = EarlierSeconds(study) + outcome.seconds;
+  KeepSeconds(study, seconds);
+  const Json results = ResultsJson({.study = study,
+                                    .failures = outcome.failures,
+                                    .workers = options.workers,
+                                    .seconds = seconds});
+  WriteFile(ResultsPath(study.folder), ResultsText(results));
+  WriteReport(options, results);
+  if (outcome.stopped) {
+    Say(fmt::format("stopped; {}; continue with: {}", Progressed(study),
+                    ResumeCommand(options)));
+    return kInterrupted;
+  }
+  if (outcome.failures.empty()) DropCheckpoints(study);
+  Show(options, results);
+  if (outcome.failures.empty()) return kFine;
+  Say(fmt::format("{} of {} jobs failed; try them again with: {}",
+                  outcome.failures.size(), study.plan.size(),
+                  ResumeCommand(options)));
+  return kSomeFailed;
+}
+
+int Compare(const CompareOptions& options) {
+  const OpenedStudy opened(options);
+  SayWhatIsToDo(options, opened.study());
+  return Conclude(options, opened.study(),
+                  RunJobs(opened.study(), {.workers = options.workers,
+                                           .save_every = options.save_every}));
+}
+
+int Redraw(const CompareOptions& options) {
+  const fs::path path = ResultsPath(options.request.folder);
+  if (!fs::exists(path)) {
+    throw Error(
+        fmt::format("there is no results.json in {}; make one with "
+                    "locus compare",
+                    options.request.folder.string()));
+  }
+  const Json results = ReadResults(path);
+  WriteReport(options, results);
+  Show(options, results);
+  return kFine;
+}
+
+int ShowPlan(const CompareOptions& options, const Ranks& ranks) {
+  Study study;
+  Together(ranks, [&] { study = MakeStudy(options.request); });
+  const double rate = MeasureRate(study, ranks);
+  if (!ranks.first()) return kFine;
+  const double seconds = EstimateSeconds(study.plan, options.workers, rate);
+  if (options.json) {
+    Json jobs = Json::array();
+    for (const Job& job : study.plan) {
+      jobs.push_back(
+          {{"id", job.id}, {"seconds", EstimateSeconds({job}, 1, rate)}});
+    }
+    Emit(Json({{"settings", study.record["settings"]},
+               {"seconds", seconds},
+               {"jobs", jobs}})
+             .dump(2) +
+         "\n");
+    return kFine;
+  }
+  std::string text;
+  for (const Job& job : study.plan) {
+    text += fmt::format("  {:<32} {:>8}\n", job.id,
+                        DurationText(EstimateSeconds({job}, 1, rate)));
+  }
+  Emit(fmt::format(
+      "{}{} jobs, {} at a time: about {} in all, by the speed of "
+      "a few steps just now\n",
+      text, study.plan.size(), options.workers, DurationText(seconds)));
+  return kFine;
+}
+
+}  // namespace locus::lab

@@ -1,0 +1,45 @@
+// The command: begins or continues a study, and shows what came out.
+#ifndef LOCUS_LAB_STUDY_COMPARE_H_
+#define LOCUS_LAB_STUDY_COMPARE_H_
+
+#include "lab/ranks/ranks.h"
+#include "lab/study/study.h"
+
+namespace locus::lab {
+
+// Exit codes: fine; it ran and something failed; bad usage, input or disk;
+// stopped by a signal.
+inline constexpr int kFine = 0;
+inline constexpr int kSomeFailed = 1;
+inline constexpr int kBadInput = 2;
+inline constexpr int kInterrupted = 130;
+
+// What to do with a study that is in the folder already.
+enum class Existing : uint8_t {
+  kRefuse,    // an unfinished one is an error; a finished one is moved aside
+  kResume,    // go on with it; options that were given must agree
+  kContinue,  // go on with it if it is the same, otherwise as kRefuse
+  kReplace,   // drop it
+};
+
+struct CompareOptions {
+  StudyRequest request = {};
+  Existing existing = Existing::kRefuse;
+  int workers = 1;
+  double save_every = 1.0;                // seconds between checkpoints
+  bool json = false;                      // results to standard output
+  std::vector<std::string> formats = {};  // of tables and charts to export
+};
+
+// Each returns an exit code and throws Error.
+int Compare(const CompareOptions& options);
+// Every rank calls it: they train each run together, one run after another. The
+// first rank alone touches the folder, tells and measures; what it found is the
+// exit code of all.
+int CompareOnRanks(const CompareOptions& options, const Ranks& ranks);
+int Redraw(const CompareOptions& options);                        // --plot-only
+int ShowPlan(const CompareOptions& options, const Ranks& ranks);  // --dry-run
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_STUDY_COMPARE_H_

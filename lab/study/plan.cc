@@ -1,0 +1,150 @@
+#include "lab/study/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace locus::lab {
+namespace {
+
+// Operations of a forward pass over one token of a sequence of `length`:
+// 2 for each of the 12 d^2 weights of a layer, 4 d for each key it sees.
+double TokenWork(const RunSpec& spec, int64_t length) {
+  const auto d = static_cast<double>(spec.model_dim);
+  const double keys = static_cast<double>(length) *
+                      (spec.kind == ModelKind::kDecoder ? 0.5 : 1.0);
+  // Embedding and head: as much as a byte's 256 rows.
+  return static_cast<double>(spec.layers) * (24.0 * d * d + 4.0 * d * keys) +
+         2.0 * 256.0 * d;
+}
+
+double EvaluationWork(const RunSpec& spec, const std::vector<int64_t>& lengths,
+                      int64_t tokens) {
+  double work = 0;
+  for (const int64_t length : lengths) {
+    const auto read = static_cast<double>(std::max(tokens, length));
+    work += read * TokenWork(spec, length);
+  }
+  return work;
+}
+
+RunSpec SpecOf(const Settings& settings, const TaskSettings& task,
+               const std::string& encoding, uint64_t seed) {
+  const auto file = settings.files.find(encoding);
+  return {.encoding = encoding,
+          .file = file == settings.files.end() ? "" : file->second,
+          .task = task.name,
+          .kind = settings.kind,
+          .train_length = task.train_length,
+          .batch = task.batch,
+          .steps = task.steps,
+          .layers = settings.layers,
+          .model_dim = settings.model_dim,
+          .heads = settings.heads,
+          .learning_rate = task.learning_rate,
+          .seed = seed,
+          .threads = settings.threads};
+}
+
+void AddTraining(const Settings& settings, const TaskSettings& task,
+                 std::vector<Job>& jobs) {
+  const bool first_task = &task == &settings.tasks.front();
+  const std::vector<uint64_t>& extended = settings.extension.seeds;
+  for (const uint64_t seed : task.seeds) {
+    for (const std::string& encoding : task.encodings) {
+      Job job{
+          .id = fmt::format("{}/{}/{}", task.name, encoding, seed),
+          .spec = SpecOf(settings, task, encoding, seed),
+          .lengths = task.lengths,
+          .score_tokens = task.score_tokens,
+          .pictures = first_task && seed == task.seeds.front(),
+          .keep_model = encoding == "rope" && FindTask(task.name).uses_corpus &&
+                        std::ranges::find(extended, seed) != extended.end()};
+      job.work = static_cast<double>(task.steps) * StepWork(job.spec) +
+                 EvaluationWork(job.spec, job.lengths, job.score_tokens);
+      jobs.push_back(std::move(job));
+    }
+  }
+}
+
+// Zero-shot first: a fine-tuned one is evaluated in the same way.
+void AddExtensions(const Settings& settings, const Job& base,
+                   std::vector<Job>& jobs) {
+  const ExtensionSettings& extension = settings.extension;
+  for (const int64_t steps : {int64_t{0}, extension.fine_tune_steps}) {
+    for (const std::string& method : extension.methods) {
+      Job job = base;
+      job.id =
+          fmt::format("extend/rope/{}/{}/{}", base.spec.seed, method, steps);
+      job.kind = JobKind::kExtend;
+      job.pictures = job.keep_model = false;
+      job.base = base.id;
+      job.method = method;
+      job.factor = extension.factor;
+      job.fine_tune_steps = steps;
+      RunSpec longer = base.spec;
+      longer.train_length = FineTuneLength(job);
+      job.work = static_cast<double>(steps) * StepWork(longer) +
+                 EvaluationWork(job.spec, job.lengths, job.score_tokens);
+      jobs.push_back(std::move(job));
+    }
+    if (extension.fine_tune_steps == 0) return;
+  }
+}
+
+// The models whose steps are measured at one length.
+std::vector<RunSpec> CostModels(const Settings& settings, int64_t length) {
+  const CostSettings& cost = settings.cost;
+  const TaskSettings& task = settings.tasks.front();
+  std::vector<RunSpec> models;
+  for (const std::string& encoding : cost.encodings) {
+    for (const AttentionPath path :
+         {AttentionPath::kFused, AttentionPath::kMaterialised}) {
+      RunSpec spec = SpecOf(settings, task, encoding, task.seeds.front());
+      spec.path = path;
+      spec.train_length = length;
+      spec.batch = std::max<int64_t>(1, cost.tokens / length);
+      models.push_back(std::move(spec));
+    }
+  }
+  return models;
+}
+
+}  // namespace
+
+double StepWork(const RunSpec& spec) {
+  // Backward costs twice the forward pass.
+  return 3.0 * static_cast<double>(spec.batch * spec.train_length) *
+         TokenWork(spec, spec.train_length);
+}
+
+int64_t FineTuneLength(const Job& job) {
+  return static_cast<int64_t>(static_cast<double>(job.spec.train_length) *
+                              job.factor);
+}
+
+std::vector<Job> MakePlan(const Settings& settings) {
+  std::vector<Job> jobs;
+  for (const TaskSettings& task : settings.tasks) {
+    AddTraining(settings, task, jobs);
+  }
+  std::vector<Job> bases;
+  std::ranges::copy_if(jobs, std::back_inserter(bases), &Job::keep_model);
+  for (const Job& base : bases) AddExtensions(settings, base, jobs);
+
+  for (const int64_t length : settings.cost.lengths) {
+    Job cost{.id = fmt::format("cost/{}", length),
+             .kind = JobKind::kCost,
+             .models = CostModels(settings, length),
+             .rounds = settings.cost.rounds};
+    for (const RunSpec& spec : cost.models) {
+      cost.work += static_cast<double>(cost.rounds + 1) * StepWork(spec);
+    }
+    cost.spec = cost.models.front();
+    jobs.push_back(std::move(cost));
+  }
+  return jobs;
+}
+
+}  // namespace locus::lab

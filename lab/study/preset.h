@@ -1,0 +1,33 @@
+// Ready studies, before options change them.
+#ifndef LOCUS_LAB_STUDY_PRESET_H_
+#define LOCUS_LAB_STUDY_PRESET_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lab/study/config.h"
+
+namespace locus::lab {
+
+struct Preset {
+  std::vector<std::string> text_encodings = {};  // empty: every one of the list
+  std::vector<std::string> puzzle_encodings = {};
+  int64_t text_seeds = 1;
+  int64_t puzzle_seeds = 1;
+  double text_steps = 1;  // of the task's own number
+  double puzzle_steps = 1;
+  double score = 1;  // of the task's own tokens
+  int64_t fine_tune_steps = 50;
+  bool extend_every_seed = false;  // or the first alone
+  std::vector<int64_t> cost_lengths = {512};
+  std::vector<std::string> cost_encodings = {};  // empty: those of text
+  int64_t cost_rounds = 9;
+};
+
+// The one that the option "preset" names; the default one if it is not given.
+Preset FindPreset(const Given& given);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_STUDY_PRESET_H_

@@ -1,0 +1,68 @@
+// What is going on, told on standard error: one line that changes on a
+// terminal, a plain line now and then elsewhere.
+#ifndef LOCUS_LAB_STUDY_PROGRESS_H_
+#define LOCUS_LAB_STUDY_PROGRESS_H_
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lab/study/plan.h"
+
+namespace locus::lab {
+
+class ProgressLine {
+ public:
+  // `left`: the jobs that are to be done now, of `total` in the study.
+  ProgressLine(const std::vector<Job>& left, size_t total, int workers);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void Start(const Job& job);
+  // A line of the job's pipe.
+  void Hear(const Job& job, const std::string& line);
+  // It is over; `done` unless it failed or was stopped.
+  void End(const Job& job, bool done);
+  // Draws the line if it is time for it.
+  void Show();
+  // A line that stays.
+  void Say(const std::string& sentence);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Running {
+    Job job = {};
+    Clock::time_point start = {};
+    int64_t first_step = -1;  // where this session began it
+    int64_t step = 0;
+    std::string doing = "starting";
+    double WorkDone() const;
+  };
+
+  // Seconds, or less than zero while nothing is known yet.
+  double SecondsLeft() const;
+  std::string Line() const;
+
+  bool terminal_;
+  int workers_;
+  size_t total_;
+  size_t done_;
+  double shared_work_ = 0;  // not started, of jobs that run side by side
+  double alone_work_ = 0;   // of jobs that run alone
+  double work_done_ = 0;    // of jobs that ended in this session
+  double busy_seconds_ = 0;
+  std::map<std::string, Running> running_ = {};
+  Clock::time_point shown_ = Clock::now();
+};
+
+// "50 s", "4 min", "1 h 20 min"
+std::string DurationText(double seconds);
+
+// How long the jobs will take if a worker does `rate` operations a second.
+double EstimateSeconds(const std::vector<Job>& jobs, int workers, double rate);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_STUDY_PROGRESS_H_

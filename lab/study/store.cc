@@ -1,0 +1,204 @@
+#include "lab/study/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <initializer_list>
+#include <thread>
+
+#include "locus/files.h"
+
+namespace locus::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "LOCUSLAB", a version, then lengths of header and body and their checksum.
+constexpr std::string_view kMagic = "LOCUSLAB";
+constexpr uint64_t kVersion = 1;
+constexpr size_t kWords = 4;
+constexpr size_t kPreamble = kMagic.size() + kWords * sizeof(uint64_t);
+static_assert(std::endian::native == std::endian::little);
+
+// `what` says what could not be done, and why.
+[[noreturn]] void FailBecause(const std::string& what, int error) {
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  throw StorageError(
+      fmt::format("{}; {}", what,
+                  full ? "free some space and continue with --resume"
+                       : "make it writable and continue with --resume"));
+}
+
+[[noreturn]] void FailStorage(const fs::path& path, int error) {
+  FailBecause(
+      fmt::format("cannot write {}: {}", path.string(), std::strerror(error)),
+      error);
+}
+
+// Writes the parts one after another; what fails is a StorageError.
+void WriteParts(const fs::path& path,
+                std::initializer_list<std::string_view> parts) {
+  try {
+    OutputFile file(path.string());
+    for (const std::string_view part : parts) file.Write(part);
+    file.Finish();
+  } catch (const OutputError& e) {
+    FailBecause(e.what(), e.code());
+  }
+}
+
+std::string Preamble(std::string_view header, std::string_view body,
+                     uint64_t checksum) {
+  const std::array<uint64_t, kWords> words = {kVersion, header.size(),
+                                              body.size(), checksum};
+  std::string text(kMagic);
+  text.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
+  return text;
+}
+
+constexpr uint64_t kFnvStart = 0xcbf29ce484222325;
+constexpr uint64_t kFnvPrime = 0x100000001b3;
+
+uint64_t Checksum(std::string_view bytes, uint64_t sum) {
+  for (const char c : bytes) {
+    sum = (sum ^ static_cast<unsigned char>(c)) * kFnvPrime;
+  }
+  return sum;
+}
+
+}  // namespace
+
+DamageError::DamageError(const fs::path& path, std::string_view what)
+    : Error(fmt::format("{} is damaged ({})", path.string(), what)) {}
+
+void WriteFile(const fs::path& path, std::string_view bytes) {
+  WriteParts(path, {bytes});
+}
+
+std::string ReadFile(const fs::path& path, size_t most_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes;
+  std::array<char, 1 << 16> piece;
+  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+    bytes.append(piece.data(), static_cast<size_t>(file.gcount()));
+    if (bytes.size() > most_bytes) {
+      throw Error(fmt::format("{} has more than the {} bytes that can be right",
+                              path.string(), most_bytes));
+    }
+  }
+  if (!file.is_open() || file.bad()) {
+    throw Error(
+        fmt::format("cannot read {}: {}", path.string(), std::strerror(errno)));
+  }
+  return bytes;
+}
+
+void MakeFolder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) FailStorage(path, error.value());
+}
+
+void RemoveUnfinished(const fs::path& folder) {
+  const auto remove = [](auto entries) {
+    for (const fs::directory_entry& entry : entries) {
+      std::error_code error;  // it may be gone already
+      if (IsUnfinishedOutput(entry.path().filename().string())) {
+        fs::remove(entry.path(), error);
+      }
+    }
+  };
+  std::error_code error;  // there may be no such folder
+  remove(fs::directory_iterator(folder, error));
+  remove(fs::recursive_directory_iterator(folder / "runs", error));
+}
+
+uint64_t Checksum(std::string_view bytes) { return Checksum(bytes, kFnvStart); }
+
+std::string Fingerprint(std::string_view bytes) {
+  return fmt::format("{:016x}", Checksum(bytes));
+}
+
+void WriteSealed(const fs::path& path, const Sealed& sealed) {
+  const std::string header = sealed.header.dump();
+  const uint64_t sum = Checksum(sealed.body, Checksum(header, kFnvStart));
+  WriteParts(path, {Preamble(header, sealed.body, sum), header, sealed.body});
+}
+
+Sealed ReadSealed(const fs::path& path) {
+  const std::string bytes = ReadFile(path);
+  const std::string_view all = bytes;
+  if (all.size() < kPreamble || !all.starts_with(kMagic)) {
+    throw DamageError(path, "it does not begin as a checkpoint does");
+  }
+  std::array<uint64_t, kWords> words{};
+  std::memcpy(words.data(), all.data() + kMagic.size(), sizeof(words));
+  const auto [version, header_size, body_size, sum] = words;
+  if (version != kVersion) {
+    throw DamageError(
+        path, fmt::format("its version is {}, not {}", version, kVersion));
+  }
+  const std::string_view rest = all.substr(kPreamble);
+  if (header_size > rest.size() || body_size != rest.size() - header_size) {
+    throw DamageError(path, fmt::format("it has {} bytes, not {}", all.size(),
+                                        kPreamble + header_size + body_size));
+  }
+  if (Checksum(rest, kFnvStart) != sum) {
+    throw DamageError(path, "its checksum differs");
+  }
+  return {.header = Json::parse(rest.substr(0, header_size)),
+          .body = std::string(rest.substr(header_size))};
+}
+
+void WriteSealedJson(const fs::path& path, const Json& json) {
+  Json sealed = {{"checksum", Fingerprint(json.dump())}};
+  sealed.update(json);
+  WriteFile(path, sealed.dump(1) + "\n");
+}
+
+Json ReadSealedJson(const fs::path& path) {
+  Json json = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("checksum")) {
+    throw DamageError(path, "it is not JSON with a checksum");
+  }
+  const Json sum = json["checksum"];
+  json.erase("checksum");
+  if (sum != Fingerprint(json.dump()))
+    throw DamageError(path, "its checksum differs");
+  return json;
+}
+
+FolderLock::FolderLock(const fs::path& folder) {
+  const fs::path path = folder / "lock";
+  // Not closed on exec: workers hold it, too.
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT, 0644);
+  if (fd_ < 0) FailStorage(path, errno);
+  // A worker whose study was killed ends its step and its evaluation first.
+  constexpr int kTries = 300;
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  for (int n = 0; n < kTries; ++n) {
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    if (n == 20) {
+      fmt::print(stderr, "locus: waiting for another comparison in {}\n",
+                 folder.string());
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  close(fd_);
+  throw Error(
+      fmt::format("another comparison is running in {}; wait for it, "
+                  "or choose another folder by --out",
+                  folder.string()));
+}
+
+FolderLock::~FolderLock() { close(fd_); }
+
+}  // namespace locus::lab

@@ -1,0 +1,340 @@
+// Training and extension, with checkpoints.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "lab/study/job.h"
+#include "lab/study/stop.h"
+#include "lab/train/memory.h"
+#include "locus/error.h"
+
+namespace locus::lab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Points of a loss curve: as many as a chart can show.
+constexpr int64_t kCurvePoints = 60;
+
+// What the rest of a job depends on beside the model.
+struct Progress {
+  std::vector<double> step_seconds =
+      {};  // one a step: their number is the step
+  Json curve = Json::array();
+  double interval_loss = 0;  // sum since the last point of the curve
+  int64_t interval_steps = 0;
+  Json evaluations = Json::array();
+  double peak_memory = 0;
+
+  int64_t steps() const { return static_cast<int64_t>(step_seconds.size()); }
+
+  Json ToJson(const std::string& id) const {
+    return {{"id", id},
+            {"step_seconds", step_seconds},
+            {"curve", curve},
+            {"interval_loss", NumberJson(interval_loss)},
+            {"interval_steps", interval_steps},
+            {"evaluations", evaluations},
+            {"peak_memory", peak_memory}};
+  }
+
+  void FromJson(const Json& json) {
+    json.at("step_seconds").get_to(step_seconds);
+    curve = json.at("curve");
+    const Json& loss = json.at("interval_loss");
+    interval_loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                   : loss.get<double>();
+    json.at("interval_steps").get_to(interval_steps);
+    evaluations = json.at("evaluations");
+    json.at("peak_memory").get_to(peak_memory);
+  }
+};
+
+Json EvaluationJson(const Evaluation& e) {
+  if (e.refused) return {{"length", e.length}, {"refused", *e.refused}};
+  return {{"length", e.length},
+          {"loss", NumberJson(e.loss)},
+          {"accuracy", NumberJson(e.accuracy)},
+          {"tokens", e.tokens}};
+}
+
+Json PicturesJson(const Run& run, int64_t length) {
+  Json pictures = Json::array();
+  for (const PictureData& picture : run.Pictures(length)) {
+    Json rows = Json::array();
+    for (const auto& row : picture.values) {
+      Json numbers = Json::array();
+      // Six digits: more than an eye can tell apart.
+      for (const double v : row) {
+        numbers.push_back(std::isfinite(v)
+                              ? Json(std::stod(fmt::format("{:.6g}", v)))
+                              : Json(nullptr));
+      }
+      rows.push_back(std::move(numbers));
+    }
+    pictures.push_back({{"encoding", run.spec().encoding},
+                        {"seed", run.spec().seed},
+                        {"kind", picture.kind},
+                        {"title", picture.title},
+                        {"x", picture.x_label},
+                        {"y", picture.y_label},
+                        {"x_values", picture.x_values},
+                        {"y_values", picture.y_values},
+                        {"values", std::move(rows)}});
+  }
+  return pictures;
+}
+
+// A model in the middle of its job.
+class Trainer {
+ public:
+  // A run that has taken no step.
+  Trainer(const JobContext& context, Run& run)
+      : context_(context),
+        ranks_(context.ranks),
+        job_(context.job),
+        checkpoint_(context.study.CheckpointPath(job_)),
+        run_(run) {
+    if (job_.kind == JobKind::kExtend) Extend();
+    const bool begun = ranks_.first() && std::filesystem::exists(checkpoint_);
+    if (!ranks_.Any(begun)) return;
+    const Sealed saved = Read(checkpoint_);
+    Together(ranks_, [&] {
+      progress_.FromJson(saved.header);
+      run_.Load(saved.body);
+    });
+  }
+
+  // False: stopped as wished, saved.
+  bool Train() {
+    while (progress_.steps() < Steps()) {
+      if (!GoesOn()) return Stop();
+      const auto start = Clock::now();
+      const double loss = run_.Step();
+      Note(loss, SecondsSince(start));
+      SaveNowAndThen();
+    }
+    progress_.peak_memory =
+        std::max(progress_.peak_memory, static_cast<double>(PeakBytes()));
+    return true;
+  }
+
+  bool Evaluate() {
+    while (progress_.evaluations.size() < job_.lengths.size()) {
+      if (!GoesOn()) return Stop();
+      const int64_t length = job_.lengths[progress_.evaluations.size()];
+      context_.tell(fmt::format("evaluate {}", length));
+      progress_.evaluations.push_back(
+          EvaluationJson(run_.Evaluate(length, job_.score_tokens)));
+      SaveNowAndThen();
+    }
+    return true;
+  }
+
+  void Finish() {
+    CheckWeights();
+    Together(ranks_, [&] {
+      unsaved_.Rethrow();
+      if (!ranks_.first()) return;
+      if (job_.keep_model) Save();
+      WriteResult(context_, Answer(), Cost());
+      if (!job_.keep_model) std::filesystem::remove(checkpoint_);
+    });
+  }
+
+ private:
+  // Steps that this job takes: those of the model it extends are behind.
+  int64_t Steps() const {
+    return job_.kind == JobKind::kExtend ? job_.fine_tune_steps
+                                         : job_.spec.steps;
+  }
+
+  void Extend() {
+    const Job& base = context_.study.Find(job_.base);
+    const Sealed trained = Read(context_.study.CheckpointPath(base));
+    std::map<std::string, std::string> options = {{"scaling", job_.method}};
+    if (job_.method != "none") {
+      options["factor"] = fmt::format("{}", job_.factor);
+      options["original_length"] = fmt::format("{}", job_.spec.train_length);
+    }
+    Together(ranks_, [&] {
+      run_.Load(trained.body);
+      run_.Extend(options, FineTuneLength(job_));
+    });
+  }
+
+  // The first rank's file, on every rank.
+  Sealed Read(const std::filesystem::path& path) const {
+    Sealed sealed;
+    Together(ranks_, [&] {
+      if (ranks_.first()) sealed = ReadSealed(path);
+    });
+    sealed.header = Json::parse(ranks_.FromFirst(sealed.header.dump()));
+    sealed.body = ranks_.FromFirst(sealed.body);
+    return sealed;
+  }
+
+  // Whether every rank shall take another step.
+  bool GoesOn() const {
+    const bool stops = ranks_.Any(StopRequests() > 0 || unsaved_.failed());
+    unsaved_.Rethrow();
+    return !stops;
+  }
+
+  // Ranks of different processors or libraries may part; no one would see it in
+  // what the first rank writes.
+  void CheckWeights() const {
+    const std::vector<std::string> sums =
+        ranks_.Gather(ranks_.size() > 1 ? Fingerprint(run_.Save()) : "");
+    for (size_t rank = 1; rank < sums.size(); ++rank) {
+      if (sums[rank] == sums[0]) continue;
+      throw Error(fmt::format(
+          "rank {} ends with other weights than rank 0; run all ranks on "
+          "machines of one kind, with the same libraries",
+          rank));
+    }
+  }
+
+  void Note(double loss, double seconds) {
+    progress_.step_seconds.push_back(seconds);
+    progress_.interval_loss += loss;
+    ++progress_.interval_steps;
+    const int64_t step = progress_.steps();
+    if (progress_.interval_steps >=
+            std::max<int64_t>(1, Steps() / kCurvePoints) ||
+        step == Steps()) {
+      const double mean = progress_.interval_loss /
+                          static_cast<double>(progress_.interval_steps);
+      progress_.curve.push_back({{"step", step}, {"loss", NumberJson(mean)}});
+      progress_.interval_loss = 0;
+      progress_.interval_steps = 0;
+    }
+    context_.tell(fmt::format("step {} {:.4f}", step, loss));
+  }
+
+  void Save() {
+    if (!ranks_.first()) return;
+    const auto start = Clock::now();
+    Json header = progress_.ToJson(job_.id);
+    header["study"] = context_.study.record;
+    WriteSealed(checkpoint_, {.header = header, .body = run_.Save()});
+    saved_ = Clock::now();
+    save_seconds_ = SecondsSince(start);
+  }
+
+  // Saving takes at most a fiftieth of the time, however slow the disk is.
+  void SaveNowAndThen() {
+    constexpr double kShare = 50;
+    const double pause = std::max(context_.save_every, kShare * save_seconds_);
+    if (context_.save_every == 0 || SecondsSince(saved_) >= pause) {
+      unsaved_ = Attempt([this] { Save(); });
+    }
+  }
+
+  bool Stop() {
+    Save();
+    return false;
+  }
+
+  Json Answer() const {
+    if (job_.kind == JobKind::kExtend) {
+      return {
+          {"id", job_.id},         {"seed", job_.spec.seed},
+          {"method", job_.method}, {"fine_tune_steps", job_.fine_tune_steps},
+          {"factor", job_.factor}, {"evaluations", progress_.evaluations}};
+    }
+    Json answer = {{"id", job_.id},
+                   {"task", job_.spec.task},
+                   {"encoding", job_.spec.encoding},
+                   {"seed", job_.spec.seed},
+                   {"steps", job_.spec.steps},
+                   {"parameters", run_.parameters()},
+                   {"loss_curve", progress_.curve},
+                   {"evaluations", progress_.evaluations}};
+    if (job_.pictures) {
+      answer["pictures"] = PicturesJson(run_, job_.spec.train_length);
+    }
+    return answer;
+  }
+
+  Json Cost() const {
+    const std::vector<double>& seconds = progress_.step_seconds;
+    if (seconds.empty()) return Json::object();
+    double total = 0;
+    for (const double s : seconds) total += s;
+    const double median = Quantile(seconds, 0.5);
+    const auto tokens =
+        static_cast<double>(job_.spec.batch * job_.spec.train_length);
+    return {{"train_seconds", total},
+            {"seconds_per_step", median},
+            {"tokens_per_second", tokens / median},
+            {"peak_memory_bytes", progress_.peak_memory}};
+  }
+
+  const JobContext& context_;
+  const Ranks& ranks_;
+  const Job& job_;
+  std::filesystem::path checkpoint_;
+  Run& run_;
+  Progress progress_ = {};
+  Clock::time_point saved_ = Clock::now();
+  double save_seconds_ = 0;
+  Attempt unsaved_ = {};  // the last save; if it failed, the ranks stop for it
+};
+
+// An encoding that does not serve this model at all refuses every length.
+void FinishRefused(const JobContext& context, const std::string& sentence) {
+  const Job& job = context.job;
+  Json evaluations = Json::array();
+  for (const int64_t length : job.lengths) {
+    evaluations.push_back({{"length", length}, {"refused", sentence}});
+  }
+  const Json answer = {{"id", job.id},
+                       {"task", job.spec.task},
+                       {"encoding", job.spec.encoding},
+                       {"seed", job.spec.seed},
+                       {"steps", job.spec.steps},
+                       {"refused", sentence},
+                       {"loss_curve", Json::array()},
+                       {"evaluations", evaluations}};
+  Together(context.ranks, [&] {
+    if (!context.ranks.first()) return;
+    WriteResult(context, answer, Json::object());
+  });
+}
+
+}  // namespace
+
+bool TrainAndEvaluate(const JobContext& context) {
+  const RunSpec& spec = context.job.spec;
+  const bool uses_corpus = FindTask(spec.task).uses_corpus;
+  std::optional<Corpus> corpus;
+  Together(context.ranks, [&] {
+    if (uses_corpus) corpus = OpenCorpus(context.study.settings);
+  });
+  std::unique_ptr<Run> run;
+  try {
+    Together(context.ranks, [&] {
+      run = std::make_unique<Run>(spec, corpus ? &*corpus : nullptr,
+                                  context.ranks);
+    });
+  } catch (const Error& e) {
+    if (context.job.kind == JobKind::kExtend || context.job.keep_model) throw;
+    FinishRefused(context, e.what());
+    return true;
+  }
+  Trainer trainer(context, *run);
+  if (!trainer.Train() || !trainer.Evaluate()) return false;
+  trainer.Finish();
+  return true;
+}
+
+}  // namespace locus::lab

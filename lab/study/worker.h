@@ -1,0 +1,31 @@
+// One job in a process of its own, which tells its parent by a pipe.
+#ifndef LOCUS_LAB_STUDY_WORKER_H_
+#define LOCUS_LAB_STUDY_WORKER_H_
+
+#include <filesystem>
+#include <string>
+
+namespace locus::lab {
+
+// How a worker ends.
+inline constexpr int kWorkerDone = 0;
+inline constexpr int kWorkerFailed = 1;     // this job cannot be done
+inline constexpr int kWorkerNoRoom = 3;     // nor can any other be saved
+inline constexpr int kWorkerStopped = 130;  // as wished; a checkpoint is there
+
+struct WorkerOptions {
+  std::filesystem::path folder = {};
+  std::string job = {};
+  int events = -1;          // descriptor of the pipe
+  double save_every = 1.0;  // seconds between checkpoints
+};
+
+// Lines that the pipe carries:
+//   step <steps done> <loss>
+//   evaluate <length>
+//   error <one sentence>
+int RunWorker(const WorkerOptions& options);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_STUDY_WORKER_H_

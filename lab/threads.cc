@@ -1,9 +1,0 @@
-#include "lab/threads.h"
-
-#include <ATen/Parallel.h>
-
-namespace locus::lab {
-
-void SetThreads(int threads) { at::set_num_threads(threads); }
-
-}  // namespace locus::lab

@@ -1,0 +1,58 @@
+// The same attention as plain tensor operations of libtorch, with its L x L
+// scores in memory: the peer that fused attention is measured and checked
+// against. It executes terms, as the engine does, and knows no encoding.
+//
+// Written as a careful user of PyTorch would: whatever depends on the length
+// alone (buckets, cosines, masks, fixed biases) is made once and kept, tables
+// are gathered from one small product, and additions are in place.
+#ifndef LOCUS_LAB_TRAIN_MATERIALISED_H_
+#define LOCUS_LAB_TRAIN_MATERIALISED_H_
+
+#include <torch/types.h>
+
+#include <map>
+
+#include "lab/train/attention.h"
+#include "lab/train/lower_terms.h"
+
+namespace locus::lab {
+
+class MaterialisedAttention {
+ public:
+  // Arguments and result as for FusedAttention; q, k and v may be float64 too.
+  // One object serves one encoding, whose options must not change.
+  torch::Tensor operator()(const torch::Tensor& q, const torch::Tensor& k,
+                           const torch::Tensor& v,
+                           const EncodingValues& encoding,
+                           const AttentionCall& call);
+
+  // Cosines and sines [L, pairs]; q and k apart, since xPos scales them
+  // differently.
+  struct Turns {
+    torch::Tensor q_cos = {}, q_sin = {};
+    torch::Tensor k_cos = {}, k_sin = {};
+  };
+
+  // What depends on the length alone.
+  struct Constants {
+    Terms terms = {};
+    torch::Tensor coordinates = {};  // [L, axes] of the rotation
+    torch::Tensor decay = {};        // [L, pairs]: log of q's factor
+    torch::Tensor q_buckets = {};    // [L, L], query by key
+    torch::Tensor k_buckets = {};
+    torch::Tensor v_buckets = {};
+    torch::Tensor bias_buckets = {};
+    torch::Tensor mask = {};  // [L, L]: 0 or -infinity
+    Turns value_turns = {};   // of values at the key
+    TermTensors fixed = {};   // without parameters: the terms,
+    Turns turns = {};         // their rotation,
+    torch::Tensor bias = {};  // and their bias with the mask
+  };
+
+ private:
+  std::map<int64_t, Constants> by_length_;
+};
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_TRAIN_MATERIALISED_H_

@@ -1,0 +1,90 @@
+// A positional encoding inside a model: its form, its parameters in every
+// layer, and how they start.
+#ifndef LOCUS_LAB_TRAIN_POSITION_H_
+#define LOCUS_LAB_TRAIN_POSITION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/tasks/task.h"
+#include "lab/train/attention.h"
+#include "lab/train/parameters.h"
+#include "lab/train/scripted.h"
+#include "locus/descriptor.h"
+
+namespace locus::lab {
+
+struct PositionConfig {
+  std::string encoding = "none";  // "rope", "rope{base=100}", or a file's name
+  std::string file = {};          // that Python wrote; empty: of the list
+  std::map<std::string, std::string> options = {};  // over the variant's
+  ModelKind kind = ModelKind::kDecoder;
+  int64_t layers = 2;
+  int64_t heads = 4;
+  int64_t head_dim = 32;
+  int64_t train_length = 64;
+};
+
+class Position {
+ public:
+  // Throws Error if there is no such encoding, or none that such a model takes.
+  explicit Position(const PositionConfig& config);
+
+  // The encoding adds to the input, before the first layer; otherwise it acts
+  // inside attention.
+  bool in_input() const { return in_input_; }
+
+  // Layers have parameters of their own.
+  bool differs_by_layer() const { return !shared_ && !trained_.empty(); }
+
+  // The file of an encoding that Python wrote, by its SHA-256; else empty.
+  std::string FileSum() const { return scripted_ ? scripted_->sha256() : ""; }
+
+  // The trainable parameters of all layers.
+  std::vector<ParameterInfo> Parameters() const;
+
+  // The encoding of a layer for sequences of `length`. Encodings of the input
+  // have the same values in every layer.
+  EncodingValues Values(const ParameterSet& parameters, int64_t layer,
+                        int64_t length) const;
+
+  // Brings parameters back into their domain after an optimiser's step.
+  void Project(const ParameterSet& parameters) const;
+
+  // The library's own sentence, if the encoding does not serve this length.
+  std::optional<std::string> Refusal(const ParameterSet& parameters,
+                                     int64_t length) const;
+
+ private:
+  // A parameter that every layer, or all of them together, has.
+  struct Trained {
+    ParameterInfo info = {};  // its name without the layer's
+    double lowest = 0.0;      // the optimiser's steps end inside these
+    double highest = 0.0;
+  };
+
+  void FromList(const PositionConfig& config);
+  void FromFile(const PositionConfig& config);
+  std::unique_ptr<Encoding> MakeForm(const PositionConfig& config,
+                                     int64_t head_dim) const;
+  const ParamTraining& TrainingOf(const std::string& name) const;
+  std::string ParameterName(int64_t layer, const std::string& name) const;
+  int64_t NumCopies() const { return shared_ ? 1 : config_.layers; }
+
+  PositionConfig config_;
+  bool in_input_ = false;
+  bool shared_ = false;  // by all layers
+  std::vector<Trained> trained_;
+  // One of the list, or a function that Python wrote.
+  const EncodingInfo* info_ = nullptr;
+  std::shared_ptr<const Encoding> form_;
+  std::shared_ptr<const ScriptedEncoding> scripted_;
+};
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_TRAIN_POSITION_H_

@@ -1,0 +1,116 @@
+// One run of the lab: a small transformer with one positional encoding, trained
+// on one task at one length and evaluated at many.
+//
+// Runs of the same task and seed see the same data in the same order and start
+// from the same values in everything but the encoding. A run depends on its
+// spec and seed alone: not on the time, on other runs, or on being saved and
+// loaded in between.
+//
+// Several ranks may share a run: each takes a part of every batch, and all hold
+// the same weights. The last bits then depend on their number, too.
+#ifndef LOCUS_LAB_TRAIN_RUN_H_
+#define LOCUS_LAB_TRAIN_RUN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/ranks/ranks.h"
+#include "lab/tasks/task.h"
+
+namespace locus::lab {
+
+enum class AttentionPath : uint8_t { kFused, kMaterialised };
+
+struct RunSpec {
+  std::string encoding = "none";  // "rope", "rope{base=100}", a file's name
+  std::string file = {};          // the encoding that Python wrote, if any
+  std::map<std::string, std::string> options = {};  // the encoding's own
+  std::string task = "text";                        // a name of Tasks()
+  ModelKind kind = ModelKind::kDecoder;
+  AttentionPath path = AttentionPath::kFused;
+  int64_t train_length = 64;
+  int64_t batch = 32;
+  int64_t steps = 300;
+  int64_t layers = 2;
+  int64_t model_dim = 128;
+  int64_t heads = 4;
+  double learning_rate = 3e-3;  // at its highest: warms up, then falls
+  uint64_t seed = 1;
+  int threads = 1;
+};
+
+// The spec of a task with its defaults (lab/tasks/task.h).
+RunSpec DefaultSpec(std::string_view task);
+
+// What a model scores at one length. `refused` is the one sentence of an
+// encoding that does not serve that length; the numbers are absent then.
+struct Evaluation {
+  int64_t length = 0;
+  int64_t tokens = 0;   // scored
+  double loss = 0;      // nats a token
+  double accuracy = 0;  // share of tokens predicted exactly
+  std::optional<std::string> refused = {};
+};
+
+// A small matrix worth drawing.
+struct PictureData {
+  std::string kind = {};  // "table", "bias", "embedding", "attention"
+  std::string title = {};
+  std::string x_label = {};
+  std::string y_label = {};
+  std::vector<double> x_values = {};
+  std::vector<double> y_values = {};
+  std::vector<std::vector<double>> values = {};  // [y][x]
+};
+
+class Run {
+ public:
+  // Throws Error if the spec cannot be served. The corpus is read by the task
+  // "text"; it and the ranks must outlive the run.
+  Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks = Alone());
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  const RunSpec& spec() const;
+  int64_t step() const;        // steps taken
+  int64_t parameters() const;  // trainable numbers, those of the encoding too
+
+  // Takes one step, with the other ranks; returns its training loss in nats a
+  // token, that of the whole batch.
+  double Step();
+
+  // Scores sequences of `length` that training never sees: the same ones for
+  // every encoding and seed, about `tokens` tokens of them. With other ranks,
+  // too, and to the same bits for any number of them.
+  Evaluation Evaluate(int64_t length, int64_t tokens) const;
+
+  // Everything that the rest of the run depends on: weights, optimiser state,
+  // step, random state. Load throws Error if the bytes are not such a state of
+  // the same spec.
+  std::string Save() const;
+  void Load(std::string_view state);
+
+  // Changes the positional encoding's options from here on, weights kept: for
+  // RoPE scaled to a longer context ({"scaling": "yarn", "factor": "4"}), with
+  // or without further steps, which then train at `train_length`.
+  void Extend(const std::map<std::string, std::string>& options,
+              int64_t train_length);
+
+  // The encoding's tables and biases as they are now, and what each layer and
+  // head attends to on one shared input of `length`.
+  std::vector<PictureData> Pictures(int64_t length) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_TRAIN_RUN_H_

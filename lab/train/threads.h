@@ -1,0 +1,13 @@
+// What a step runs on: one number of threads.
+#ifndef LOCUS_LAB_TRAIN_THREADS_H_
+#define LOCUS_LAB_TRAIN_THREADS_H_
+
+namespace locus::lab {
+
+// Sets libtorch's and its BLAS library's threads. Sums have another order for
+// another number, so the bits of a run depend on it.
+void SetThreads(int threads);
+
+}  // namespace locus::lab
+
+#endif  // LOCUS_LAB_TRAIN_THREADS_H_
