@@ -3,14 +3,16 @@
 
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build test check bench compare explore wheel docs format clean
+.PHONY: help setup build test check bench compare compare-setup compare-build timing explore wheel docs format clean
 
 help:
 	@echo "make test      set up, build, and run every test"
 	@echo "make bench     set up, build, measure; results in build/bench"
 	@echo "make build     set up and build: build/release/cli/locus"
-	@echo "make compare   set up, build, train and compare encodings; report in results/"
-	@echo "               make compare ARGS=--quick for a first look in minutes"
+	@echo "make compare   set up, build what it needs, train and compare encodings; the report"
+	@echo "               in results/ has first answers after some minutes"
+	@echo "               make compare ARGS=--quick for less of everything"
+	@echo "make timing    the same from nothing, in a folder of its own: how long each part takes"
 	@echo "make explore   set up and build the explorer page: results/explorer.html"
 	@echo "make check     after an edit: build, and test without sanitizers, clang-tidy and fuzzing"
 	@echo "               make check FAST=1 for the library and the text of the tree alone"
@@ -55,10 +57,24 @@ bench: build
 	@build/release/bench/locus_bench --benchmark_out=build/bench/benchmarks.json --benchmark_out_format=json
 	@echo "locus: wrote build/bench/locus.json, locus.png, short.json and benchmarks.json"
 
-# Continues where an earlier one was interrupted.
-compare: build
-	@echo "locus: comparing (build/release/cli/locus compare --help tells what can be chosen)"
-	@build/release/cli/locus compare --continue $(ARGS)
+# Installs and builds what the comparison needs and no more. Resumes where an
+# earlier one was interrupted.
+compare: compare-build
+	@echo "locus: comparing (build/compare/cli/locus-compare --help lists what can be chosen)"
+	@build/compare/cli/locus-compare --continue $(ARGS)
+
+compare-setup:
+	@tools/setup.sh compare
+	@tools/python.sh --torch
+	@tools/corpus.sh
+
+compare-build: compare-setup
+	@echo "locus: building the lab (build/compare)"
+	@cmake --preset compare > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build --preset compare -j $(JOBS) -- --quiet
+
+timing:
+	@tools/compare_timing.sh
 
 wheel:
 	@tools/setup.sh

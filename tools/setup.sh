@@ -1,16 +1,31 @@
 #!/bin/sh
-# Installs the Debian packages that build and tests need, if any is missing.
+# Installs the Debian packages that are missing.
+#
+#   setup.sh [library|compare|test]     (default test)
+#
+# library: what CMake needs for the library and the tool; compare: the lab and its
+# page as well; test: everything that `make test` runs.
 set -eu
 
-packages="g++ cmake ninja-build pkg-config git ccache
-  clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
-  libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libmpfr-dev
-  libbenchmark-dev libopenblas-dev valgrind
-  libopenmpi-dev openmpi-bin iproute2 libssl-dev zlib1g-dev
-  gnuplot-nox fonts-dejavu-core python3 python3-dev python3-venv
-  chromium doxygen emscripten"
+library="g++ cmake ninja-build pkg-config ccache libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev"
+compare="$library libssl-dev zlib1g-dev python3 python3-venv"
+all="$compare git clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  libgtest-dev libmpfr-dev libbenchmark-dev libopenblas-dev valgrind
+  libopenmpi-dev openmpi-bin iproute2 gnuplot-nox fonts-dejavu-core python3-dev chromium
+  doxygen emscripten"
 # Node is often installed by other means than a package.
-command -v node > /dev/null && command -v npm > /dev/null || packages="$packages nodejs npm"
+node=""
+command -v node > /dev/null && command -v npm > /dev/null || node="nodejs npm"
+
+case "${1:-test}" in
+  library) packages=$library ;;
+  compare) packages="$compare $node" ;;
+  test) packages="$all $node" ;;
+  *)
+    echo "locus: setup.sh takes library, compare or test, got '$1'" >&2
+    exit 2
+    ;;
+esac
 
 missing=""
 for package in $packages; do
