@@ -200,8 +200,8 @@ int Serve(const Asked& asked, const Ranks& ranks) {
   CheckCommand(ranks, asked.command);
   if (asked.help) {
     return OnFirst(ranks, [&] {
-      fmt::print("{}", asked.app.help());
-      if (std::fflush(stdout) != 0) {
+      const std::string help = asked.app.help();
+      if (std::fputs(help.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
         throw Error("cannot write to standard output");
       }
       return kFine;

@@ -34,8 +34,9 @@ void CheckCorpus(const Study& study) {
 // The runs, one after another, each by all ranks.
 class Trainings {
  public:
-  Trainings(const Study& study, const Ranks& ranks, double save_every)
-      : study_(study), ranks_(ranks), save_every_(save_every) {
+  Trainings(const CompareOptions& options, const Study& study,
+            const Ranks& ranks)
+      : options_(options), study_(study), ranks_(ranks) {
     if (!ranks.first()) return;
     std::vector<Job> left;
     std::ranges::copy_if(study.plan, std::back_inserter(left),
@@ -60,17 +61,22 @@ class Trainings {
  private:
   // False: nothing more can be done now.
   bool Do(const Job& job) {
-    const auto base =
-        std::ranges::find(outcome_.failures, job.base, &Failure::id);
-    if (base != outcome_.failures.end()) {
-      Note(job, fmt::format("it extends {}, which failed", job.base));
+    for (const std::string& id : NeedsOf(job)) {
+      if (std::ranges::find(outcome_.failures, id, &Failure::id) ==
+          outcome_.failures.end()) {
+        continue;
+      }
+      Note(job, fmt::format("it needs {}, which failed", id));
       return true;
     }
     if (line_) line_->Start(job);
+    Together(ranks_, [&] {
+      if (ranks_.first()) WriteDown(job);
+    });
     const JobOutcome own = TryJob({.study = study_,
                                    .job = job,
                                    .ranks = ranks_,
-                                   .save_every = save_every_,
+                                   .save_every = options_.save_every,
                                    .tell = [&](const auto& text) {
                                      if (!line_) return;
                                      line_->Hear(job, text);
@@ -86,15 +92,29 @@ class Trainings {
     return code == kWorkerDone || code == kWorkerFailed;
   }
 
+  // Before each job: the page has those that are done.
+  void WriteDown(const Job& job) {
+    clock_.JobEnded();
+    clock_.Tick([&] {
+      Publish(options_, study_,
+              {.running = {job.id},
+               .seconds_left = line_->SecondsLeft(),
+               .failures = outcome_.failures},
+              first_);
+    });
+  }
+
   void Note(const Job& job, const std::string& sentence) {
     if (line_) line_->Say(fmt::format("{} failed: {}", job.id, sentence));
     outcome_.failures.push_back({.id = job.id, .sentence = sentence});
   }
 
+  const CompareOptions& options_;
   const Study& study_;
   const Ranks& ranks_;
-  double save_every_;
   std::optional<ProgressLine> line_;  // of the first rank
+  PublishClock clock_ = {};
+  FirstAnswer first_ = {};
   Outcome outcome_ = {};
 };
 
@@ -143,7 +163,7 @@ int CompareOnRanks(const CompareOptions& options, const Ranks& ranks) {
   const Study study = StudyOf(options.request.folder, Json::parse(record));
   Together(ranks, [&] { CheckCorpus(study); });
   if (ranks.first()) SayWhatIsToDo(options, study);
-  Outcome outcome = Trainings(study, ranks, options.save_every).Run();
+  Outcome outcome = Trainings(options, study, ranks).Run();
   if (!outcome.stopped && outcome.storage_error.empty()) {
     MeasureOnFirst(study, ranks, options.save_every, outcome);
   }

@@ -33,44 +33,58 @@ std::string Times(const Json& task, int64_t length) {
                                   task["train_length"].get<double>());
 }
 
-struct Changed {
-  std::string encoding = {};
-  double change = 0;
-};
-
-// Encodings that ran at a length, the one that kept its loss best first.
-std::vector<Changed> ChangesAt(const Json& results, const Json& task,
-                               int64_t length) {
-  std::vector<Changed> changes;
-  for (const Json& name : task["encodings"]) {
-    const double change = ChangeOfLoss(results, name, length);
-    if (std::isfinite(change)) changes.push_back({name, change});
+// Encodings in their order, "<" where a step is significant and "~" where not.
+std::string OrderOf(const Json& results, const Json& ranking) {
+  // A sentence has room for so many; the tables have them all.
+  constexpr size_t kNamed = 10;
+  const Json& places = ranking["places"];
+  const std::string better = ranking["metric"] == "loss" ? " < " : " > ";
+  std::string order;
+  for (size_t n = 0; n < std::min(places.size(), kNamed); ++n) {
+    const std::string encoding = places[n]["encoding"];
+    order += ShortName(results, encoding);
+    if (ranking["metric"] == "loss") {
+      const double change = ChangeOfLoss(results, encoding, ranking["length"]);
+      if (std::isfinite(change)) order += fmt::format(" {}", Percent(change));
+    }
+    if (n + 1 == places.size()) break;
+    const bool told = places[n].contains("to_next") &&
+                      places[n]["to_next"]["significant"].get<bool>();
+    order += told ? better : " ~ ";
   }
-  std::ranges::stable_sort(changes, {}, &Changed::change);
-  return changes;
+  if (places.size() > kNamed) {
+    order += fmt::format("and {} more", places.size() - kNamed);
+  }
+  return order;
+}
+
+// The order at a length of the first task, with the change of each against its
+// own loss at the training length.
+void AddOrder(const Json& results, const Json& task, int64_t length,
+              std::vector<std::string>& found) {
+  for (const Json& ranking : results["ranking"]) {
+    if (ranking["task"] != task["name"] || ranking["length"] != length ||
+        ranking["places"].size() < 2) {
+      continue;
+    }
+    found.push_back(fmt::format(
+        "Order at {} the training length{} (~: not told apart): {}.",
+        Times(task, length),
+        ranking["metric"] == "loss"
+            ? ", with the change of each model's loss against its own at 1x"
+            : " by answers that are right",
+        OrderOf(results, ranking)));
+  }
 }
 
 void AddHeadline(const Json& results, const Json& task,
                  std::vector<std::string>& found) {
-  const int64_t length = FourfoldLength(task);
-  const auto changes = ChangesAt(results, task, length);
-  if (changes.empty() || length == task["train_length"]) return;
-  // A sentence has room for so many; the table has them all.
-  constexpr size_t kNamed = 8;
-  const size_t skipped = changes.size() <= kNamed ? 0 : changes.size() - kNamed;
-  std::string sentence = fmt::format(
-      "Loss at {} the training length against the same model's at 1x: ",
-      Times(task, length));
-  for (size_t n = 0; n < changes.size(); ++n) {
-    if (n > 0) sentence += ", ";
-    if (n == kNamed / 2 && skipped > 0) {
-      sentence += fmt::format("{} others between, ", skipped);
-      n += skipped;
-    }
-    sentence += fmt::format("{} {}", ShortName(results, changes[n].encoding),
-                            Percent(changes[n].change));
+  const int64_t fourfold = FourfoldLength(task);
+  const int64_t longest = task["lengths"].back();
+  if (fourfold != task["train_length"]) {
+    AddOrder(results, task, fourfold, found);
   }
-  found.push_back(sentence + ".");
+  if (longest != fourfold) AddOrder(results, task, longest, found);
 }
 
 void AddRefusals(const Json& results, const Json& task,
@@ -276,7 +290,8 @@ std::vector<std::string> Findings(const Json& results) {
   AddCost(results, found);
   if (task["seeds"].size() == 1) {
     found.emplace_back(
-        "One seed only: differences of a few percent may be chance.");
+        "One seed only: intervals speak of these models, not of others trained "
+        "in the same way.");
   }
   return found;
 }

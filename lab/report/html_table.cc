@@ -13,6 +13,7 @@ std::string CellHtml(const HtmlCell& cell, bool row_header) {
   if (cell.number) classes += " number";
   if (cell.best) classes += " best";
   if (cell.refused) classes += " refused";
+  if (cell.unlearned) classes += " unlearned";
   std::string attributes;
   if (row_header) attributes += " scope=\"row\"";
   if (!classes.empty()) {

@@ -18,6 +18,7 @@ struct HtmlCell {
   bool number = false;
   bool best = false;
   bool refused = false;
+  bool unlearned = false;  // not comparable
 };
 
 // Text, a number ("-" if NaN) with its digits, a refusal.

@@ -2,6 +2,7 @@
 #include "lab/report/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -54,12 +55,46 @@ std::string SettingsTable(const Json& results) {
     if (key == "tasks" || settings["tasks"].front().contains(key)) continue;
     AddRows(key, value, table);
   }
+  // Rates that were tried, with the loss of each.
+  for (const Json& run : results["tuning"]) {
+    AddRows(fmt::format("tuned, {}, {}, learning rate {:g}",
+                        run["task"].get<std::string>(),
+                        run["encoding"].get<std::string>(),
+                        run["learning_rate"].get<double>()),
+            run["loss"].is_number()
+                ? Json(fmt::format("loss {:.4f}", run["loss"].get<double>()))
+                : Json("no answer"),
+            table);
+  }
   for (Json task : settings["tasks"]) {
     const std::string name = task["name"];
     task.erase("name");
     AddRows("task " + name, task, table);
   }
   return table.Html();
+}
+
+// Of a study at work. The scripts of the page renew it; see web/src/live.ts.
+std::string LiveLine(const Json& progress) {
+  const Json& left = progress["seconds_left"];
+  std::vector<std::string> running;
+  for (const Json& job : progress["running"]) {
+    running.push_back(EscapeHtml(job.get<std::string>()));
+  }
+  return fmt::format(
+      "<p class=\"live\" id=\"live\" data-written=\"{}\"><strong>{}</strong> "
+      "{} of "
+      "{} jobs are done{}. Now: {}. <span class=\"renews\"></span></p>",
+      progress["written"].get<int64_t>(),
+      progress["first_answer"].get<bool>()
+          ? "A first answer; more seeds will make it surer."
+          : "The study has begun; what is missing is on its way.",
+      progress["done"].get<int64_t>(), progress["jobs"].get<int64_t>(),
+      left.is_number()
+          ? fmt::format(", about {} left", DurationText(left.get<double>()))
+          : "",
+      running.empty() ? "starting"
+                      : fmt::format("{}", fmt::join(running, "; ")));
 }
 
 std::string StudyLine(const Json& results) {
@@ -73,7 +108,10 @@ std::string StudyLine(const Json& results) {
       EscapeHtml(task["name"].get<std::string>()),
       task["train_length"].get<int64_t>(), task["steps"].get<int64_t>(),
       task["lengths"].back().get<int64_t>());
-  if (results["interrupted"].get<bool>()) {
+  if (const auto progress = results.find("progress");
+      progress != results.end()) {
+    line += LiveLine(*progress);
+  } else if (results["interrupted"].get<bool>()) {
     line +=
         "<p class=\"warning\">This study is not finished: what is not there "
         "yet is left out.</p>";
@@ -111,11 +149,17 @@ std::string ReportHtml(const Json& results) {
   const auto fill = [&](const char* name, const std::string& html) {
     Fill(page, fmt::format("<!--locus:{}-->", name), html);
   };
+  // Where scripts are off; otherwise they do it.
+  fill("refresh", results.contains("progress")
+                      ? "<noscript><meta http-equiv=\"refresh\" "
+                        "content=\"15\"></noscript>"
+                      : "");
   fill("study", StudyLine(results));
   fill("findings", FindingsList(results));
   fill("comparison", ComparisonHtml(results));
   fill("loss", LossHtml(results));
   fill("accuracy", AccuracyHtml(results));
+  fill("claims", ClaimsHtml(results));
   fill("extension", ExtensionHtml(results));
   fill("speed", SpeedHtml(results));
   fill("cost", CostHtml(results));

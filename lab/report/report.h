@@ -16,6 +16,7 @@ std::string ReportHtml(const Json& results);
 std::string ComparisonHtml(const Json& results);
 std::string LossHtml(const Json& results);
 std::string AccuracyHtml(const Json& results);
+std::string ClaimsHtml(const Json& results);
 std::string ExtensionHtml(const Json& results);
 std::string SpeedHtml(const Json& results);
 std::string CostHtml(const Json& results);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "cli/names.h"
+#include "lab/report/evidence.h"
 #include "lab/train/scripted.h"
 #include "locus/descriptor.h"
 #include "locus/simd.h"
@@ -121,56 +123,17 @@ Json EncodingJson(const Settings& settings, const std::string& name) {
                                       : ScriptedJson(file->second);
 }
 
-// Rows of one task and encoding at one length, loss and accuracy.
-void AddSummary(const Json& runs, const TaskSettings& task,
-                const std::string& encoding, int64_t length, Json& summary) {
-  for (const char* metric : {"loss", "accuracy"}) {
-    std::vector<double> values;
-    for (const Json& run : runs) {
-      if (run["task"] != task.name || run["encoding"] != encoding) continue;
-      for (const Json& e : run["evaluations"]) {
-        if (e["length"] == length && e.contains(metric) &&
-            e[metric].is_number()) {
-          values.push_back(e[metric].get<double>());
-        }
-      }
-    }
-    if (values.empty()) continue;
-    double sum = 0;
-    for (const double v : values) sum += v;
-    const auto [low, high] = std::ranges::minmax(values);
-    summary.push_back({{"task", task.name},
-                       {"encoding", encoding},
-                       {"length", length},
-                       {"mean", sum / static_cast<double>(values.size())},
-                       {"low", low},
-                       {"high", high},
-                       {"metric", metric},
-                       {"seeds", values.size()}});
-  }
-}
-
-Json SummaryJson(const Settings& settings, const Json& runs) {
-  Json summary = Json::array();
-  for (const TaskSettings& task : settings.tasks) {
-    for (const std::string& encoding : task.encodings) {
-      for (const int64_t length : task.lengths) {
-        AddSummary(runs, task, encoding, length, summary);
-      }
-    }
-  }
-  return summary;
-}
-
 // What the jobs found, sorted into the parts of results.json. Times and memory
 // are added by `Costs`, afterwards.
 struct Parts {
   Json runs = Json::array();
   Json extensions = Json::array();
+  Json tuning = Json::array();
   Json pictures = Json::array();
   Json cost_rows = Json::array();
   Json refused_costs = Json::array();
   std::vector<Json> run_costs = {};  // of runs, in their order
+  Evidence evidence = {};
   bool complete = true;
 };
 
@@ -184,13 +147,20 @@ Parts Collect(const Study& study) {
     const Json result = ReadSealedJson(study.ResultPath(job));
     Json answer = result["answer"];
     if (job.kind == JobKind::kTrain) {
+      parts.evidence.Add(SubjectOf(job.spec.task, job.spec.encoding),
+                         job.spec.seed, answer["evaluations"]);
       if (answer.contains("pictures")) {
         for (const Json& p : answer["pictures"]) parts.pictures.push_back(p);
         answer.erase("pictures");
       }
       parts.runs.push_back(std::move(answer));
       parts.run_costs.push_back(result["cost"]);
+    } else if (job.kind == JobKind::kTune) {
+      answer.erase("id");
+      parts.tuning.push_back(std::move(answer));
     } else if (job.kind == JobKind::kExtend) {
+      parts.evidence.Add(ExtensionSubject(job.method, job.fine_tune_steps),
+                         job.spec.seed, answer["evaluations"]);
       parts.extensions.push_back(std::move(answer));
     } else {
       for (const Json& row : result["cost"]["rows"]) {
@@ -215,6 +185,42 @@ Json ParametersJson(const Json& runs, const std::string& task) {
   return least;
 }
 
+// "text/rope/1" as people say it.
+std::string JobTitle(const Job& job) {
+  switch (job.kind) {
+    case JobKind::kTune:
+      return fmt::format("{} on {}, learning rate {:g}", job.spec.encoding,
+                         job.spec.task, job.spec.learning_rate);
+    case JobKind::kTrain:
+      return fmt::format("{} on {}, seed {}", job.spec.encoding, job.spec.task,
+                         job.spec.seed);
+    case JobKind::kExtend:
+      return fmt::format("rope extended ({})", job.method);
+    case JobKind::kCost:
+      break;
+  }
+  return "the time of a step";
+}
+
+Json ProgressJson(const Study& study, const Live& live) {
+  Json running = Json::array();
+  for (const std::string& id : live.running) {
+    running.push_back(JobTitle(study.Find(id)));
+  }
+  const auto done = std::ranges::count_if(
+      study.plan, [&](const Job& job) { return study.IsDone(job); });
+  const bool first = std::ranges::all_of(study.plan, [&](const Job& job) {
+    return !job.first_answer || study.IsDone(job);
+  });
+  return {{"done", done},
+          {"jobs", study.plan.size()},
+          {"first_answer", first},
+          {"running", running},
+          {"seconds_left",
+           live.seconds_left >= 0 ? Json(live.seconds_left) : Json(nullptr)},
+          {"written", std::time(nullptr)}};
+}
+
 }  // namespace
 
 Json ResultsJson(const ResultsRequest& request) {
@@ -228,11 +234,13 @@ Json ResultsJson(const ResultsRequest& request) {
   for (const std::string& name : study.settings.Encodings()) {
     encodings.push_back(EncodingJson(study.settings, name));
   }
-  const Json summary = SummaryJson(study.settings, parts.runs);
+  const Json summary = SummaryJson(study.settings, parts.evidence);
+  const Json ranking = RankingJson(study.settings, parts.evidence);
+  const Json claims = ClaimsJson(study.settings, parts.evidence);
 
-  const Json lasting =
-      Json::array({settings, parts.runs, parts.extensions, parts.pictures,
-                   parts.refused_costs, summary});
+  const Json lasting = Json::array({settings, parts.runs, parts.extensions,
+                                    parts.pictures, parts.refused_costs,
+                                    parts.tuning, summary, ranking, claims});
   for (size_t n = 0; n < parts.run_costs.size(); ++n) {
     parts.runs[n].update(parts.run_costs[n]);
   }
@@ -240,24 +248,29 @@ Json ResultsJson(const ResultsRequest& request) {
   for (const Failure& failure : request.failures) {
     failed.push_back({{"id", failure.id}, {"reason", failure.sentence}});
   }
-  return {{"schema", record["schema"]},
-          {"locus", record["locus"]},
-          {"libtorch", record["libtorch"]},
-          {"created", record["created"]},
-          {"command", record["command"]},
-          {"fingerprint", Fingerprint(lasting.dump())},
-          {"machine", MachineJson(request)},
-          {"settings", settings},
-          {"seconds", request.seconds},
-          {"interrupted", !parts.complete},
-          {"failed", failed},
-          {"encodings", encodings},
-          {"runs", parts.runs},
-          {"extensions", parts.extensions},
-          {"attention_cost", parts.cost_rows},
-          {"attention_cost_refused", parts.refused_costs},
-          {"pictures", parts.pictures},
-          {"summary", summary}};
+  Json results = {{"schema", record["schema"]},
+                  {"locus", record["locus"]},
+                  {"libtorch", record["libtorch"]},
+                  {"created", record["created"]},
+                  {"command", record["command"]},
+                  {"fingerprint", Fingerprint(lasting.dump())},
+                  {"machine", MachineJson(request)},
+                  {"settings", settings},
+                  {"seconds", request.seconds},
+                  {"interrupted", !parts.complete},
+                  {"failed", failed},
+                  {"encodings", encodings},
+                  {"runs", parts.runs},
+                  {"tuning", parts.tuning},
+                  {"extensions", parts.extensions},
+                  {"attention_cost", parts.cost_rows},
+                  {"attention_cost_refused", parts.refused_costs},
+                  {"pictures", parts.pictures},
+                  {"summary", summary},
+                  {"ranking", ranking},
+                  {"claims", claims}};
+  if (request.live) results["progress"] = ProgressJson(study, *request.live);
+  return results;
 }
 
 std::string ResultsText(const Json& results) {
@@ -291,7 +304,9 @@ std::optional<Spread> FindSummary(const Json& results, const std::string& task,
       return Spread{.mean = row["mean"],
                     .low = row["low"],
                     .high = row["high"],
-                    .seeds = row["seeds"]};
+                    .seeds = row["seeds"],
+                    .learned = row["learned"],
+                    .best = row["best"]};
     }
   }
   return {};

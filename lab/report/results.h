@@ -15,22 +15,26 @@ struct ResultsRequest {
   const Study& study;
   const std::vector<Failure>& failures;
   int workers = 1;
-  double seconds = 0;  // spent on it so far, in all its sessions
+  double seconds = 0;          // spent on it so far, in all its sessions
+  const Live* live = nullptr;  // of a study that is still at work
 };
 
-// From the results of the jobs that are done. Its "fingerprint" covers all but
-// times, memory, the machine and how often the study was interrupted.
+// From the results of the jobs that are done; "progress" says what runs now.
+// Its "fingerprint" covers all but times, memory, the machine and how often the
+// study was interrupted.
 Json ResultsJson(const ResultsRequest& request);
 
 // The file: a line for each run, picture and so on.
 std::string ResultsText(const Json& results);
 
-// Mean and range over seeds, if any ran at that length.
+// Mean over seeds and its 95 % interval, if any ran at that length.
 struct Spread {
   double mean = 0;
   double low = 0;
   double high = 0;
   int64_t seeds = 0;
+  bool learned = true;  // the task, at the training length
+  bool best = false;    // not told apart from the best, while others are
 };
 std::optional<Spread> FindSummary(const Json& results, const std::string& task,
                                   const std::string& encoding, int64_t length,

@@ -213,6 +213,12 @@ void CheckRun(const Part& run) {
       NumberOrNull);
 }
 
+void CheckTuning(const Part& tuning) {
+  Must(tuning, {"task", "encoding"}, Name);
+  Must(tuning, "learning_rate", Number);
+  Must(tuning, "loss", NumberOrNull);
+}
+
 void CheckExtension(const Part& extension) {
   Must(extension, {"seed", "fine_tune_steps"}, Whole);
   Must(extension, "method", Name);
@@ -255,6 +261,32 @@ void CheckSummary(const Part& row) {
   Must(row, "length", Length);
   Must(row, {"mean", "low", "high"}, Number);
   Must(row, "seeds", Whole);
+  Must(row, {"learned", "best"}, Bool);
+}
+
+void CheckRanking(const Part& ranking) {
+  Must(ranking, {"task", "metric"}, Name);
+  Must(ranking, "length", Length);
+  Must(ranking, "places", ArrayOf([](const Part& place) {
+         Must(place, "encoding", Name);
+         Must(place, "mean", Number);
+         May(place, "to_next", [](const Part& next) {
+           Must(next, "difference", Number);
+           Must(next, {"low", "high"}, NumberOrNull);
+           Must(next, "significant", Bool);
+         });
+       }));
+}
+
+void CheckClaim(const Part& claim) {
+  Must(claim, {"paper", "claim", "here", "agrees"}, Text);
+}
+
+void CheckProgress(const Part& progress) {
+  Must(progress, {"done", "jobs", "written"}, Whole);
+  Must(progress, "first_answer", Bool);
+  Must(progress, "running", ArrayOf(Text));
+  Must(progress, "seconds_left", NumberOrNull);
 }
 
 // Extensions are of models of the task "text", and are shown at its lengths.
@@ -285,7 +317,7 @@ std::string PlaceOf(std::string_view text, size_t byte) {
 void CheckResults(const Json& results) {
   const Part all(results);
   Must(all, "schema", [](const Part& schema) {
-    schema.Require(schema.value() == 1, "1, the schema of this version");
+    schema.Require(schema.value() == 2, "2, the schema of this version");
   });
   Must(all, {"locus", "libtorch", "created", "command"}, Text);
   Must(all, "seconds", [](const Part& seconds) {
@@ -299,10 +331,14 @@ void CheckResults(const Json& results) {
   Must(all, "failed", ArrayOf(CheckFailure));
   Must(all, "encodings", ArrayOf(CheckEncoding));
   Must(all, "runs", ArrayOf(CheckRun));
+  Must(all, "tuning", ArrayOf(CheckTuning));
   Must(all, "extensions", ArrayOf(CheckExtension));
   Must(all, "attention_cost", ArrayOf(CheckCost));
   Must(all, "pictures", ArrayOf(CheckPicture));
   Must(all, "summary", ArrayOf(CheckSummary));
+  Must(all, "ranking", ArrayOf(CheckRanking));
+  Must(all, "claims", ArrayOf(CheckClaim));
+  May(all, "progress", CheckProgress);
   CheckExtendedTask(results);
 }
 

@@ -30,15 +30,27 @@ HtmlCell SpreadCell(const Json& results, const Json& task,
     return refusal ? RefusedCell(*refusal) : NumberCell(NAN, "");
   }
   const double half = (found->high - found->low) / 2;
+  const size_t planned = task["seeds"].size();
   std::string shown = metric == "loss"
                           ? fmt::format("{:.3f}", found->mean)
                           : fmt::format("{:.1f} %", 100 * found->mean);
-  if (found->seeds > 1) {
+  if (half > 0) {
     shown += metric == "loss"
                  ? fmt::format(" <small>± {:.3f}</small>", half)
                  : fmt::format(" <small>± {:.1f}</small>", 100 * half);
   }
-  return NumberCell(found->mean, shown);
+  HtmlCell cell = NumberCell(found->mean, shown);
+  if (static_cast<size_t>(found->seeds) < planned) {
+    cell.html +=
+        fmt::format(" <small>{} of {} seeds</small>", found->seeds, planned);
+  }
+  cell.best = found->best;
+  cell.unlearned = !found->learned;
+  if (cell.unlearned) {
+    cell.title =
+        "not learned at the training length: takes no part in rankings";
+  }
+  return cell;
 }
 
 std::vector<HtmlColumn> LengthColumns(const Json& task) {
@@ -52,6 +64,26 @@ std::vector<HtmlColumn> LengthColumns(const Json& task) {
 
 HtmlCell ChangeCell(double change) {
   return NumberCell(change, fmt::format("{:+.1f} %", 100 * change));
+}
+
+// Tasks that no model has learned, in a sentence.
+std::string UnlearnedHtml(const Json& results) {
+  std::vector<std::string> names;
+  for (const Json& task : results["settings"]["tasks"]) {
+    bool scored = false;
+    bool learned = false;
+    for (const Json& row : results["summary"]) {
+      if (row["task"] != task["name"]) continue;
+      scored = true;
+      learned = learned || row["learned"].get<bool>();
+    }
+    if (scored && !learned) names.push_back(task["name"]);
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "<p class=\"unlearned\">Not learned by any model here: {}. What they "
+      "score at longer lengths says nothing about positions.</p>\n",
+      EscapeHtml(fmt::format("{}", fmt::join(names, ", "))));
 }
 
 }  // namespace
@@ -79,7 +111,6 @@ std::string ComparisonHtml(const Json& results) {
                   {.title = "Loss at 1x", .number = true},
                   {.title = "Change at " + times(fourfold), .number = true},
                   {.title = "Change at " + times(longest), .number = true},
-                  {.title = "Tokens a second", .number = true},
                   {.title = "Position costs", .number = true}}};
   if (fourfold == longest) table.columns.erase(table.columns.begin() + 7);
   for (const Json& info : results["encodings"]) {
@@ -88,8 +119,6 @@ std::string ComparisonHtml(const Json& results) {
     first.html += fmt::format(" <small>{}</small>",
                               EscapeHtml(info["paper"].get<std::string>()));
     const auto enters = info["enters_at"].get<std::vector<std::string>>();
-    const double tokens =
-        MeanOfRuns(results, name, encoding, "tokens_per_second");
     const double position =
         CostOf(results, cost_length, encoding, "fused", "seconds_per_step") /
         CostOf(results, cost_length, "none", "fused", "seconds_per_step");
@@ -116,7 +145,6 @@ std::string ComparisonHtml(const Json& results) {
             SpreadCell(results, task, encoding, task["train_length"], "loss"),
             four}};
     if (fourfold != longest) row.cells.push_back(last);
-    row.cells.push_back(NumberCell(tokens, fmt::format("{:.0f}", tokens)));
     row.cells.push_back(NumberCell(position, fmt::format("{:.2f}", position)));
     table.rows.push_back(std::move(row));
   }
@@ -125,12 +153,15 @@ std::string ComparisonHtml(const Json& results) {
 
 std::string LossHtml(const Json& results) {
   const Json task = TaskOf(results, MainTask(results));
-  HtmlTable table{.name = "loss",
-                  .caption = fmt::format(
-                      "Task {}: mean loss in nats a token, and half the range "
-                      "over {} seeds, by length",
-                      task["name"].get<std::string>(), task["seeds"].size()),
-                  .columns = {{.title = "Encoding"}}};
+  HtmlTable table{
+      .name = "loss",
+      .caption = fmt::format(
+          "Task {}: mean loss in nats per token over {} seed{} with "
+          "its 95 % interval, by length. Marked are the best and "
+          "those not told apart from it, where others are",
+          task["name"].get<std::string>(), task["seeds"].size(),
+          task["seeds"].size() == 1 ? "" : "s"),
+      .columns = {{.title = "Encoding"}}};
   for (HtmlColumn& column : LengthColumns(task)) {
     table.columns.push_back(std::move(column));
   }
@@ -141,9 +172,6 @@ std::string LossHtml(const Json& results) {
       row.cells.push_back(SpreadCell(results, task, encoding, length, "loss"));
     }
     table.rows.push_back(std::move(row));
-  }
-  for (size_t n = 1; n < table.columns.size(); ++n) {
-    MarkBest(table, n, Best::kLowest);
   }
   return OrNothing(table, "No run is finished yet.");
 }
@@ -169,7 +197,12 @@ std::string AccuracyHtml(const Json& results) {
   HtmlTable table{
       .name = "accuracy",
       .caption =
-          "Answers that are exactly right, by length in training lengths",
+          "Answers that are exactly right with their 95 % interval, by length "
+          "in "
+          "training lengths. In grey: models that have less than nine tenths "
+          "right at the training length; they take no part in rankings. Marked "
+          "are the best of a task and those not told apart from it, where "
+          "others are",
       .columns = {{.title = "Task"}, {.title = "Encoding"}}};
   for (const double m : multiples) {
     table.columns.push_back(
@@ -189,7 +222,29 @@ std::string AccuracyHtml(const Json& results) {
       table.rows.push_back(std::move(row));
     }
   }
-  return OrNothing(table, "This study has no task with exact answers.");
+  return UnlearnedHtml(results) +
+         OrNothing(table, "This study has no task with exact answers.");
+}
+
+std::string ClaimsHtml(const Json& results) {
+  HtmlTable table{
+      .name = "claims",
+      .caption =
+          "What papers say, and what came out here. Differences of loss "
+          "are in nats per token with their 95 % interval",
+      .columns = {{.title = "Paper"},
+                  {.title = "Claim"},
+                  {.title = "Here"},
+                  {.title = "Agrees?"}}};
+  for (const Json& claim : results["claims"]) {
+    HtmlRow row;
+    for (const char* key : {"paper", "claim", "here", "agrees"}) {
+      row.cells.push_back(TextCell(claim[key].get<std::string>()));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return OrNothing(table,
+                   "This study has none of the models that claims are about.");
 }
 
 std::string ExtensionHtml(const Json& results) {
@@ -200,7 +255,7 @@ std::string ExtensionHtml(const Json& results) {
   HtmlTable table{.name = "extension",
                   .caption =
                       "RoPE models of text, extended: mean loss in nats "
-                      "a token by length",
+                      "per token by length, the lowest marked",
                   .columns = {{.title = "Method"},
                               {.title = "Fine-tuned, steps", .number = true}}};
   for (HtmlColumn& column : LengthColumns(task)) {

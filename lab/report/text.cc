@@ -38,16 +38,14 @@ std::string Number(double value, double scale, int digits) {
                                : fmt::format("{:.{}f}", value * scale, digits);
 }
 
-// Mean and half the range of a column's encodings; the best has a star.
+// Means and intervals of a column's encodings. The best have a star, those that
+// have not learned the task a question mark.
 std::vector<std::string> Column(const Json& results, const Json& task,
                                 int64_t length, const std::string& metric) {
   const std::string name = task["name"];
-  const double sign = metric == "loss" ? 1.0 : -1.0;
   const int digits = metric == "loss" ? 3 : 1;
   const double scale = metric == "loss" ? 1.0 : 100.0;
   std::vector<std::string> cells;
-  size_t best = 0;
-  double least = INFINITY;
   for (const Json& encoding : task["encodings"]) {
     const auto found = FindSummary(results, name, encoding, length, metric);
     if (!found) {
@@ -56,17 +54,12 @@ std::vector<std::string> Column(const Json& results, const Json& task,
       cells.emplace_back(refused ? "refused " : "- ");
       continue;
     }
-    if (sign * found->mean < least) {
-      least = sign * found->mean;
-      best = cells.size();
-    }
     std::string cell = Number(found->mean, scale, digits);
-    if (found->seeds > 1) {
+    if (found->high > found->low) {
       cell += "+-" + Number((found->high - found->low) / 2, scale, digits);
     }
-    cells.push_back(cell + " ");
+    cells.push_back(cell + (found->best ? "*" : found->learned ? " " : "?"));
   }
-  if (std::isfinite(least)) cells[best].back() = '*';
   return cells;
 }
 
@@ -142,6 +135,17 @@ std::string ExtensionTable(const Json& results, const Json& task) {
   return Align(rows);
 }
 
+std::string ClaimsTable(const Json& results) {
+  std::string text;
+  for (const Json& claim : results["claims"]) {
+    text += fmt::format(
+        "  [{}] {}: {}; here {}\n", claim["agrees"].get<std::string>(),
+        claim["paper"].get<std::string>(), claim["claim"].get<std::string>(),
+        claim["here"].get<std::string>());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ReportText(const Json& results) {
@@ -149,13 +153,13 @@ std::string ReportText(const Json& results) {
   const Json main = TaskOf(results, MainTask(results));
   for (const Json& task : results["settings"]["tasks"]) {
     const bool loss = task["name"] == "text";
-    text +=
-        fmt::format("\n{}: {} by length ({} seed{}; * best)\n{}",
-                    task["name"].get<std::string>(),
-                    loss ? "loss in nats a token" : "percent of answers right",
-                    task["seeds"].size(),
-                    task["seeds"].size() == 1 ? "" : "s, +- half their range",
-                    LengthTable(results, task, loss ? "loss" : "accuracy"));
+    text += fmt::format(
+        "\n{}: {} by length ({} seed{}, 95 % intervals; * best{})\n{}",
+        task["name"].get<std::string>(),
+        loss ? "loss in nats per token" : "percent of answers right",
+        task["seeds"].size(), task["seeds"].size() == 1 ? "" : "s",
+        loss ? "" : "; ? not learned",
+        LengthTable(results, task, loss ? "loss" : "accuracy"));
   }
   if (!results["extensions"].empty()) {
     text += fmt::format("\nRoPE extended: loss in nats a token by length\n{}",
@@ -168,6 +172,9 @@ std::string ReportText(const Json& results) {
   if (const int64_t length = CostLength(results); length > 0) {
     text += fmt::format("\na step at length {}, alone\n{}", length,
                         CostTable(results, length));
+  }
+  if (!results["claims"].empty()) {
+    text += fmt::format("\nwhat papers claim\n{}", ClaimsTable(results));
   }
   text += "\n";
   for (const std::string& sentence : Findings(results)) text += sentence + "\n";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "lab/report/export.h"
 #include "lab/report/report.h"
@@ -86,14 +87,44 @@ void DropCheckpoints(const Study& study) {
   }
 }
 
+// How this program is called: by the tool beside it, where there is one.
+std::string ProgramName() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error || fs::exists(self.parent_path() / "locus", error)) {
+    return "locus compare";
+  }
+  const fs::path here = fs::proximate(self, error);
+  return (error ? self : here).string();
+}
+
 std::string ResumeCommand(const CompareOptions& options) {
   const int ranks = options.request.ranks;
-  return fmt::format("{}locus compare --resume --out {}",
+  return fmt::format("{}{} --resume --out {}",
                      ranks > 1 ? fmt::format("mpirun -n {} ", ranks) : "",
-                     options.request.folder.string());
+                     ProgramName(), options.request.folder.string());
 }
 
 }  // namespace
+
+void FirstAnswer::Tell(const Json& results, const fs::path& page) {
+  const Json& progress = results["progress"];
+  const bool opened = std::exchange(said_where_, true);
+  if (!opened) {
+    Say(fmt::format("{} shows what is known so far and renews itself",
+                    page.string()));
+    told_ = progress["first_answer"];  // an earlier session had it
+  }
+  if (told_ || !progress["first_answer"].get<bool>()) return;
+  told_ = true;
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
+          .count();
+  Say(fmt::format(
+      "first answer after {:.0f} s: every encoding on the first task with one "
+      "seed; more tasks and seeds follow",
+      seconds));
+}
 
 void SayWhatIsToDo(const CompareOptions& options, const Study& study) {
   const int ranks = options.request.ranks;
@@ -102,6 +133,18 @@ void SayWhatIsToDo(const CompareOptions& options, const Study& study) {
                         options.workers,
                         ranks > 1 ? fmt::format(" on {} ranks", ranks) : "")
           : fmt::format("continuing: {}", Progressed(study)));
+}
+
+void Publish(const CompareOptions& options, const Study& study,
+             const Live& live, FirstAnswer& first) {
+  const Json results = ResultsJson({.study = study,
+                                    .failures = live.failures,
+                                    .workers = options.workers,
+                                    .seconds = EarlierSeconds(study),
+                                    .live = &live});
+  WriteFile(ResultsPath(study.folder), ResultsText(results));
+  WriteFile(ReportPath(study.folder), ReportHtml(results));
+  first.Tell(results, ReportPath(study.folder));
 }
 
 int Conclude(const CompareOptions& options, const Study& study,
@@ -131,10 +174,16 @@ int Conclude(const CompareOptions& options, const Study& study,
 
 int Compare(const CompareOptions& options) {
   const OpenedStudy opened(options);
-  SayWhatIsToDo(options, opened.study());
-  return Conclude(options, opened.study(),
-                  RunJobs(opened.study(), {.workers = options.workers,
-                                           .save_every = options.save_every}));
+  const Study& study = opened.study();
+  SayWhatIsToDo(options, study);
+  FirstAnswer first;
+  const auto publish = [&](const Live& live) {
+    Publish(options, study, live, first);
+  };
+  return Conclude(options, study,
+                  RunJobs(study, {.workers = options.workers,
+                                  .save_every = options.save_every,
+                                  .publish = publish}));
 }
 
 int Redraw(const CompareOptions& options) {

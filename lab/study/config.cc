@@ -17,7 +17,10 @@ namespace locus::lab {
 namespace {
 
 constexpr OptionRow kRows[] = {
-    {"--preset", "NAME", "quick, default or full; also --quick and --full"},
+    {"--preset", "NAME",
+     "quick (or --quick), default, full (or --full), or a paper's study: "
+     "alibi, "
+     "kazemnejad, extension, textbook"},
     {"--encodings", "NAMES",
      "comma-separated: names of locus list, with options as in rope{base=100}, "
      "or all; files .pt of encodings that Python wrote"},
@@ -29,6 +32,9 @@ constexpr OptionRow kRows[] = {
     {"--lengths", "LIST", "lengths to evaluate at"},
     {"--batch", "N", "sequences of a step"},
     {"--learning-rate", "X", "at its highest, after the warm-up"},
+    {"--tune", "FACTORS",
+     "chooses a learning rate for each encoding: on tries 0.5, 1 and 2 times "
+     "the task's, or a list; each for a quarter of the steps"},
     {"--score-tokens", "N", "tokens that an evaluation reads at each length"},
     {"--kind", "KIND", "decoder (causal) or encoder (sees both sides)"},
     {"--layers", "N", "transformer layers"},

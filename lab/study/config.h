@@ -37,6 +37,12 @@ struct ExtensionSettings {
   int64_t fine_tune_steps = 0;  // besides none at all
 };
 
+// A learning rate for each encoding, chosen before it is trained.
+struct TuningSettings {
+  std::vector<double> factors = {};  // of the task's own rate; empty: that one
+  double steps = 0.25;               // of the task's, for each that is tried
+};
+
 // Seconds a step with nothing else running.
 struct CostSettings {
   std::vector<int64_t> lengths = {};  // empty: none of it
@@ -52,6 +58,7 @@ struct Settings {
   int64_t model_dim = 0;
   int64_t heads = 0;
   std::vector<TaskSettings> tasks = {};
+  TuningSettings tuning = {};
   ExtensionSettings extension = {};
   CostSettings cost = {};
   std::string corpus = {};  // a file; empty: the default one
@@ -62,6 +69,9 @@ struct Settings {
   // variants in their own; those of files come last.
   std::vector<std::string> Encodings() const;
 };
+
+// Steps of one run that tries a learning rate.
+int64_t TuningSteps(const Settings& settings, const TaskSettings& task);
 
 // An option as it was written, and where ("--steps", "'steps' in FILE").
 struct GivenValue {
@@ -96,7 +106,7 @@ std::string AbsoluteEncodings(const std::string& text);
 // The options of a JSON file. Throws Error for a name that is none.
 Given ReadConfig(const std::string& path);
 
-// The whole study; the option "preset" is one of quick, default and full.
+// The whole study, from the one that the option "preset" names.
 // Throws Error for a value that cannot be right. Options that are not of the
 // study are passed over.
 Settings Resolve(const Given& given);

@@ -47,24 +47,51 @@ RunSpec SpecOf(const Settings& settings, const TaskSettings& task,
           .threads = settings.threads};
 }
 
-void AddTraining(const Settings& settings, const TaskSettings& task,
-                 std::vector<Job>& jobs) {
-  const bool first_task = &task == &settings.tasks.front();
-  const std::vector<uint64_t>& extended = settings.extension.seeds;
-  for (const uint64_t seed : task.seeds) {
-    for (const std::string& encoding : task.encodings) {
-      Job job{
-          .id = fmt::format("{}/{}/{}", task.name, encoding, seed),
-          .spec = SpecOf(settings, task, encoding, seed),
-          .lengths = task.lengths,
-          .score_tokens = task.score_tokens,
-          .pictures = first_task && seed == task.seeds.front(),
-          .keep_model = encoding == "rope" && FindTask(task.name).uses_corpus &&
-                        std::ranges::find(extended, seed) != extended.end()};
-      job.work = static_cast<double>(task.steps) * StepWork(job.spec) +
+std::string TuningId(const std::string& task, const std::string& encoding,
+                     double factor) {
+  return fmt::format("tune/{}/{}/{}", task, encoding, factor);
+}
+
+// Short runs, scored at the training length on what is neither trained on nor
+// scored later. Their seed is none that a study would name.
+void AddTuning(const Settings& settings, const TaskSettings& task,
+               std::vector<Job>& jobs) {
+  constexpr uint64_t kSeed = 0x74756e65;
+  for (const std::string& encoding : task.encodings) {
+    for (const double factor : settings.tuning.factors) {
+      Job job{.id = TuningId(task.name, encoding, factor),
+              .kind = JobKind::kTune,
+              .spec = SpecOf(settings, task, encoding, kSeed),
+              .lengths = {task.train_length},
+              .score_tokens = task.score_tokens};
+      job.spec.learning_rate *= factor;
+      job.spec.steps = TuningSteps(settings, task);
+      job.work = static_cast<double>(job.spec.steps) * StepWork(job.spec) +
                  EvaluationWork(job.spec, job.lengths, job.score_tokens);
       jobs.push_back(std::move(job));
     }
+  }
+}
+
+void AddTraining(const Settings& settings, const TaskSettings& task,
+                 uint64_t seed, std::vector<Job>& jobs) {
+  const bool first_task = &task == &settings.tasks.front();
+  const std::vector<uint64_t>& extended = settings.extension.seeds;
+  for (const std::string& encoding : task.encodings) {
+    Job job{.id = fmt::format("{}/{}/{}", task.name, encoding, seed),
+            .spec = SpecOf(settings, task, encoding, seed),
+            .lengths = task.lengths,
+            .score_tokens = task.score_tokens,
+            .first_answer = first_task && seed == task.seeds.front(),
+            .keep_model = encoding == "rope" &&
+                          FindTask(task.name).uses_corpus &&
+                          std::ranges::find(extended, seed) != extended.end()};
+    for (const double factor : settings.tuning.factors) {
+      job.tuned_by.push_back(TuningId(task.name, encoding, factor));
+    }
+    job.work = static_cast<double>(task.steps) * StepWork(job.spec) +
+               EvaluationWork(job.spec, job.lengths, job.score_tokens);
+    jobs.push_back(std::move(job));
   }
 }
 
@@ -78,7 +105,7 @@ void AddExtensions(const Settings& settings, const Job& base,
       job.id =
           fmt::format("extend/rope/{}/{}/{}", base.spec.seed, method, steps);
       job.kind = JobKind::kExtend;
-      job.pictures = job.keep_model = false;
+      job.first_answer = job.keep_model = false;
       job.base = base.id;
       job.method = method;
       job.factor = extension.factor;
@@ -119,6 +146,12 @@ double StepWork(const RunSpec& spec) {
          TokenWork(spec, spec.train_length);
 }
 
+std::vector<std::string> NeedsOf(const Job& job) {
+  std::vector<std::string> ids = job.tuned_by;
+  if (!job.base.empty()) ids.push_back(job.base);
+  return ids;
+}
+
 int64_t FineTuneLength(const Job& job) {
   return static_cast<int64_t>(static_cast<double>(job.spec.train_length) *
                               job.factor);
@@ -126,12 +159,23 @@ int64_t FineTuneLength(const Job& job) {
 
 std::vector<Job> MakePlan(const Settings& settings) {
   std::vector<Job> jobs;
+  size_t rounds = 0;
   for (const TaskSettings& task : settings.tasks) {
-    AddTraining(settings, task, jobs);
+    rounds = std::max(rounds, task.seeds.size());
   }
-  std::vector<Job> bases;
-  std::ranges::copy_if(jobs, std::back_inserter(bases), &Job::keep_model);
-  for (const Job& base : bases) AddExtensions(settings, base, jobs);
+  for (size_t round = 0; round < rounds; ++round) {
+    for (const TaskSettings& task : settings.tasks) {
+      if (round >= task.seeds.size()) continue;
+      if (round == 0) AddTuning(settings, task, jobs);
+      const size_t first = jobs.size();
+      AddTraining(settings, task, task.seeds[round], jobs);
+      std::vector<Job> bases;
+      std::copy_if(jobs.begin() + static_cast<std::ptrdiff_t>(first),
+                   jobs.end(), std::back_inserter(bases),
+                   [](const Job& job) { return job.keep_model; });
+      for (const Job& base : bases) AddExtensions(settings, base, jobs);
+    }
+  }
 
   for (const int64_t length : settings.cost.lengths) {
     Job cost{.id = fmt::format("cost/{}", length),

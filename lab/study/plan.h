@@ -12,6 +12,7 @@
 namespace locus::lab {
 
 enum class JobKind : uint8_t {
+  kTune,    // tries one learning rate for an encoding on a task
   kTrain,   // trains a model and evaluates it
   kExtend,  // stretches a trained RoPE model and evaluates that
   kCost,    // seconds and memory of a step, several models; runs alone
@@ -26,9 +27,13 @@ struct Job {
   std::vector<int64_t> lengths = {};
   int64_t score_tokens = 0;
 
-  // kTrain: whether the model is drawn, and whether extensions start from it.
-  bool pictures = false;
+  // kTrain: whether it belongs to the first answer (every encoding on the first
+  // task, one seed) and is drawn, and whether extensions start from it.
+  bool first_answer = false;
   bool keep_model = false;
+
+  // kTrain and kExtend: ids of the jobs that the learning rate is chosen by.
+  std::vector<std::string> tuned_by = {};
 
   // kExtend
   std::string base = {};  // id of the job that trains the model
@@ -44,9 +49,14 @@ struct Job {
   double work = 0;
 };
 
-// In the order in which jobs start: those that others wait for and long ones
-// first, measurements of time last. The same for the same settings.
+// In the order in which jobs start: every encoding on the first task with its
+// first seed, then the other tasks, then one more seed of each at a time: early
+// on there is an answer to everything, and it becomes surer. Measurements of
+// time come last. The same for the same settings.
 std::vector<Job> MakePlan(const Settings& settings);
+
+// Ids of the jobs that must be done before it.
+std::vector<std::string> NeedsOf(const Job& job);
 
 // Operations of one training step.
 double StepWork(const RunSpec& spec);

@@ -102,6 +102,7 @@ class Pool {
       Listen();
       line.Show();
       if (options_.meanwhile) options_.meanwhile();
+      Publish();
     }
     outcome_.stopped = outcome_.storage_error.empty() && StopRequests() > 0;
     outcome_.seconds =
@@ -111,6 +112,26 @@ class Pool {
   }
 
  private:
+  void Publish() {
+    const bool alone = std::ranges::any_of(running_, [](const Worker& worker) {
+      return worker.job.kind == JobKind::kCost;
+    });
+    if (!options_.publish || stopping_ || alone) return;
+    clock_.Tick([&] {
+      Live live{.seconds_left = line_->SecondsLeft(),
+                .failures = outcome_.failures};
+      for (const Worker& worker : running_) {
+        live.running.push_back(worker.job.id);
+      }
+      try {
+        options_.publish(live);
+      } catch (const StorageError& e) {
+        outcome_.storage_error = e.what();
+        StopAll(SIGTERM);
+      }
+    });
+  }
+
   void MindSignals() {
     if (StopRequests() > 0 && !stopping_) {
       line_->Say("stopping: each run ends its step and saves");
@@ -137,13 +158,18 @@ class Pool {
       const bool other_alone =
           !running_.empty() && running_.front().job.kind == JobKind::kCost;
       if (other_alone || (alone && !running_.empty())) return;
-      if (!at->base.empty() && !study_.IsDone(study_.Find(at->base))) {
-        if (Failed(at->base)) {
-          Note(*at, fmt::format("it extends {}, which failed", at->base));
-          at = waiting_.erase(at);
-        } else {
-          ++at;
-        }
+      const std::vector<std::string> needs = NeedsOf(*at);
+      const auto failed = std::ranges::find_if(
+          needs, [&](const std::string& id) { return Failed(id); });
+      if (failed != needs.end()) {
+        Note(*at, fmt::format("it needs {}, which failed", *failed));
+        at = waiting_.erase(at);
+        continue;
+      }
+      if (std::ranges::any_of(needs, [&](const std::string& id) {
+            return !study_.IsDone(study_.Find(id));
+          })) {
+        ++at;
         continue;
       }
       running_.push_back(Spawn(study_, *at, options_.save_every));
@@ -209,6 +235,7 @@ class Pool {
     }
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     line_->End(worker.job, code == kWorkerDone);
+    clock_.JobEnded();
     if (code == kWorkerDone || (stopping_ && IsOurDoing(status))) return;
     if (code == kWorkerNoRoom) {
       if (outcome_.storage_error.empty()) outcome_.storage_error = worker.error;
@@ -245,11 +272,28 @@ class Pool {
   std::list<Worker> running_ = {};
   ProgressLine* line_ = nullptr;
   Outcome outcome_ = {};
+  PublishClock clock_ = {};
   bool stopping_ = false;
   bool killed_ = false;
 };
 
 }  // namespace
+
+void PublishClock::Tick(const std::function<void()>& publish) {
+  constexpr double kSoonest = 3;
+  constexpr double kLatest = 20;
+  constexpr double kShare = 30;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  const double pause = std::max(news_ ? kSoonest : kLatest, kShare * took_);
+  if (last_ != Clock::time_point{} && seconds_since(last_) < pause) return;
+  const auto start = Clock::now();
+  publish();
+  news_ = false;
+  last_ = Clock::now();
+  took_ = seconds_since(start);
+}
 
 Outcome RunJobs(const Study& study, const PoolOptions& options) {
   return Pool(study, options).Run();

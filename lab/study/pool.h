@@ -2,6 +2,7 @@
 #ifndef LOCUS_LAB_STUDY_POOL_H_
 #define LOCUS_LAB_STUDY_POOL_H_
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,16 +11,26 @@
 
 namespace locus::lab {
 
+struct Failure {
+  std::string id = {};
+  std::string sentence = {};
+};
+
+// A study at work.
+struct Live {
+  std::vector<std::string> running = {};  // ids of jobs
+  double seconds_left = -1;               // less than zero while not known
+  const std::vector<Failure>& failures;   // so far
+};
+
 struct PoolOptions {
   int workers = 1;
   double save_every = 1.0;  // seconds between checkpoints of a worker
   bool measurements_only = false;
   std::function<void()> meanwhile = {};  // called several times a second
-};
-
-struct Failure {
-  std::string id = {};
-  std::string sentence = {};
+  // Called when there is something new to write down, at most every few
+  // seconds, and never beside a measurement. A StorageError stops the study.
+  std::function<void(const Live& live)> publish = {};
 };
 
 struct Outcome {
@@ -27,6 +38,21 @@ struct Outcome {
   std::vector<Failure> failures = {};  // jobs that could not be done
   std::string storage_error = {};      // one sentence, if the disk gave up
   double seconds = 0;                  // by the clock on the wall
+};
+
+// When it is time to publish: at once when a job has ended, otherwise now and
+// then, and never so often that it takes more than a thirtieth of the time.
+class PublishClock {
+ public:
+  void JobEnded() { news_ = true; }
+  // Calls `publish` if it is time.
+  void Tick(const std::function<void()>& publish);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool news_ = true;
+  Clock::time_point last_ = {};
+  double took_ = 0;  // seconds, the last time
 };
 
 // Does what is not done yet. A job that fails or crashes does not keep others

@@ -2,6 +2,9 @@
 #include "lab/study/preset.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
 
 #include "locus/error.h"
 
@@ -42,15 +45,66 @@ Preset Full() {
           .cost_lengths = {512, 1024, 2048}};
 }
 
+// The studies of papers, as far as models of this size can follow them; what
+// they claim is in lab/report/claims.cc.
+
+// Press et al. 2022, "Train short, test long": the order past the training
+// length.
+Preset Alibi() {
+  return {.tasks = {"text"},
+          .text_encodings = {"sinusoidal", "rope", "t5", "alibi"},
+          .text_seeds = 5,
+          .extends = false,
+          .cost_lengths = {}};
+}
+
+// Kazemnejad et al. 2023, "The impact of positional encoding on length
+// generalization in transformers": decoders on synthetic tasks.
+Preset Kazemnejad() {
+  return {.tasks = {"copy", "reverse", "k-back", "recall", "count", "sort"},
+          .puzzle_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
+          .puzzle_seeds = 3,
+          .puzzle_steps = 2,
+          .cost_lengths = {}};
+}
+
+// Chen et al. 2023, bloc97 2023 and Peng et al. 2023: one RoPE model stretched
+// in every way, without and with fine-tuning.
+Preset Extension() {
+  return {.tasks = {"text"},
+          .text_encodings = {"rope"},
+          .text_seeds = 5,
+          .fine_tune_steps = 100,
+          .extend_every_seed = true,
+          .cost_lengths = {}};
+}
+
+// The textbook's comparison of every encoding that sequences have.
+Preset Textbook() {
+  return {.tasks = {"text"}, .text_seeds = 3, .extends = false};
+}
+
+struct NamedPreset {
+  std::string_view name;
+  Preset (*make)();
+};
+constexpr NamedPreset kPresets[] = {
+    {"quick", Quick},      {"default", Default},       {"full", Full},
+    {"alibi", Alibi},      {"kazemnejad", Kazemnejad}, {"extension", Extension},
+    {"textbook", Textbook}};
+
 }  // namespace
 
 Preset FindPreset(const Given& given) {
   const auto at = given.find("preset");
-  if (at == given.end() || at->second.text == "default") return Default();
-  if (at->second.text == "quick") return Quick();
-  if (at->second.text == "full") return Full();
-  throw Error(fmt::format("{} must be quick, default or full, got '{}'",
-                          at->second.where, at->second.text));
+  if (at == given.end()) return Default();
+  std::vector<std::string_view> names;
+  for (const NamedPreset& preset : kPresets) {
+    if (preset.name == at->second.text) return preset.make();
+    names.push_back(preset.name);
+  }
+  throw Error(fmt::format("{} must be one of {}, got '{}'", at->second.where,
+                          fmt::join(names, ", "), at->second.text));
 }
 
 }  // namespace locus::lab

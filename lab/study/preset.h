@@ -11,6 +11,7 @@
 namespace locus::lab {
 
 struct Preset {
+  std::vector<std::string> tasks = {};           // empty: every one
   std::vector<std::string> text_encodings = {};  // empty: every one of the list
   std::vector<std::string> puzzle_encodings = {};
   int64_t text_seeds = 1;
@@ -19,6 +20,7 @@ struct Preset {
   double puzzle_steps = 1;
   double score = 1;  // of the task's own tokens
   int64_t fine_tune_steps = 50;
+  bool extends = true;             // RoPE models of text
   bool extend_every_seed = false;  // or the first alone
   std::vector<int64_t> cost_lengths = {512};
   std::vector<std::string> cost_encodings = {};  // empty: those of text

@@ -24,6 +24,7 @@ int Columns() {
 
 int64_t StepsOf(const Job& job) {
   switch (job.kind) {
+    case JobKind::kTune:
     case JobKind::kTrain:
       return job.spec.steps;
     case JobKind::kExtend:
@@ -36,7 +37,9 @@ int64_t StepsOf(const Job& job) {
 
 // Of all that a job does, what one step is.
 double WorkOfStep(const Job& job) {
-  if (job.kind == JobKind::kTrain) return StepWork(job.spec);
+  if (job.kind == JobKind::kTrain || job.kind == JobKind::kTune) {
+    return StepWork(job.spec);
+  }
   const auto steps = static_cast<double>(StepsOf(job));
   return steps > 0 ? job.work / steps : 0;
 }

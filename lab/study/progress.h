@@ -29,6 +29,8 @@ class ProgressLine {
   void Show();
   // A line that stays.
   void Say(const std::string& sentence);
+  // Less than zero while nothing is known yet.
+  double SecondsLeft() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -41,8 +43,6 @@ class ProgressLine {
     double WorkDone() const;
   };
 
-  // Seconds, or less than zero while nothing is known yet.
-  double SecondsLeft() const;
   std::string Line() const;
 
   bool terminal_;

@@ -181,6 +181,28 @@ void Change(TaskSettings& task, const Given& given, Settings& settings) {
   }
 }
 
+TuningSettings ReadTuning(const Given& given) {
+  TuningSettings tuning;
+  const auto* g = Find(given, "tune");
+  if (!g || g->text == "off") return tuning;
+  if (g->text == "on") {
+    tuning.factors = {0.5, 1, 2};
+    return tuning;
+  }
+  for (const std::string& word : Words(g->text)) {
+    tuning.factors.push_back(
+        Number({.text = word, .where = g->where}, 1e-3, 1e3));
+  }
+  std::ranges::sort(tuning.factors);
+  tuning.factors.erase(std::ranges::unique(tuning.factors).begin(),
+                       tuning.factors.end());
+  if (tuning.factors.empty()) {
+    throw Error(fmt::format("{} must be on, off or numbers, got '{}'", g->where,
+                            g->text));
+  }
+  return tuning;
+}
+
 // The task whose RoPE models are extended, if there are any.
 const TaskSettings* ExtendedTask(const std::vector<TaskSettings>& tasks) {
   for (const TaskSettings& task : tasks) {
@@ -196,7 +218,7 @@ ExtensionSettings ReadExtension(const Preset& preset, const Given& given,
                                 const TaskSettings* task) {
   const Names every = {"none", "linear", "ntk", "dynamic", "yarn"};
   ExtensionSettings extension{.fine_tune_steps = preset.fine_tune_steps};
-  if (task) extension.methods = every;
+  if (task && preset.extends) extension.methods = every;
   if (const auto* g = Find(given, "extend"); g && g->text == "off") {
     extension.methods.clear();
   } else if (g) {
@@ -319,11 +341,15 @@ std::vector<std::string> Settings::Encodings() const {
   return given;
 }
 
+int64_t TuningSteps(const Settings& settings, const TaskSettings& task) {
+  return Scaled(task.steps, settings.tuning.steps);
+}
+
 Settings Resolve(const Given& given) {
   const Preset preset = FindPreset(given);
   Settings settings;
   ReadModel(given, settings);
-  Names tasks = EveryTask();
+  Names tasks = preset.tasks.empty() ? EveryTask() : preset.tasks;
   if (const auto* g = Find(given, "tasks")) {
     tasks = ReadNames(*g, EveryTask(), [](const auto& name) {
       return std::string(FindTask(name).name);
@@ -333,6 +359,7 @@ Settings Resolve(const Given& given) {
     settings.tasks.push_back(FromPreset(FindTask(name), preset));
     Change(settings.tasks.back(), given, settings);
   }
+  settings.tuning = ReadTuning(given);
   settings.extension =
       ReadExtension(preset, given, ExtendedTask(settings.tasks));
   settings.cost = ReadCost(preset, given, settings.tasks.front());
@@ -366,6 +393,9 @@ Json SettingsJson(const Settings& settings, const Json& corpus) {
           {"tasks", tasks},
           {"encodings", settings.Encodings()},
           {"encoding_files", FilesJson(settings)},
+          {"tuning",
+           {{"factors", settings.tuning.factors},
+            {"steps", settings.tuning.steps}}},
           {"extension",
            {{"methods", extension.methods},
             {"seeds", extension.seeds},

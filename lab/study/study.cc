@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 Json CorpusJson(const std::optional<Corpus>& corpus) {
   if (!corpus) return nullptr;

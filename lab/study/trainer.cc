@@ -60,10 +60,15 @@ struct Progress {
 
 Json EvaluationJson(const Evaluation& e) {
   if (e.refused) return {{"length", e.length}, {"refused", *e.refused}};
+  Json blocks = Json::array();
+  for (const BlockScore& block : e.blocks) {
+    blocks.push_back({NumberJson(block.loss), block.exact, block.tokens});
+  }
   return {{"length", e.length},
           {"loss", NumberJson(e.loss)},
           {"accuracy", NumberJson(e.accuracy)},
-          {"tokens", e.tokens}};
+          {"tokens", e.tokens},
+          {"blocks", blocks}};
 }
 
 Json PicturesJson(const Run& run, int64_t length) {
@@ -91,6 +96,15 @@ Json PicturesJson(const Run& run, int64_t length) {
                         {"values", std::move(rows)}});
   }
   return pictures;
+}
+
+// `evaluation` may have no loss: the run diverged, or the encoding refused.
+Json TuningAnswer(const Job& job, const Json& evaluation) {
+  return {{"id", job.id},
+          {"task", job.spec.task},
+          {"encoding", job.spec.encoding},
+          {"learning_rate", job.spec.learning_rate},
+          {"loss", evaluation.value("loss", Json(nullptr))}};
 }
 
 // A model in the middle of its job.
@@ -133,7 +147,7 @@ class Trainer {
       const int64_t length = job_.lengths[progress_.evaluations.size()];
       context_.tell(fmt::format("evaluate {}", length));
       progress_.evaluations.push_back(
-          EvaluationJson(run_.Evaluate(length, job_.score_tokens)));
+          EvaluationJson(run_.Evaluate(length, job_.score_tokens, First())));
       SaveNowAndThen();
     }
     return true;
@@ -155,6 +169,15 @@ class Trainer {
   int64_t Steps() const {
     return job_.kind == JobKind::kExtend ? job_.fine_tune_steps
                                          : job_.spec.steps;
+  }
+
+  // Where the scored sequences begin: a puzzle's that tunes are never scored
+  // later. Text has a corpus of its own for that.
+  int64_t First() const {
+    constexpr int64_t kFarAway = int64_t{1} << 40;
+    return job_.kind == JobKind::kTune && !FindTask(job_.spec.task).uses_corpus
+               ? kFarAway
+               : 0;
   }
 
   void Extend() {
@@ -251,15 +274,19 @@ class Trainer {
           {"method", job_.method}, {"fine_tune_steps", job_.fine_tune_steps},
           {"factor", job_.factor}, {"evaluations", progress_.evaluations}};
     }
+    if (job_.kind == JobKind::kTune) {
+      return TuningAnswer(job_, progress_.evaluations[0]);
+    }
     Json answer = {{"id", job_.id},
                    {"task", job_.spec.task},
                    {"encoding", job_.spec.encoding},
                    {"seed", job_.spec.seed},
                    {"steps", job_.spec.steps},
+                   {"learning_rate", run_.spec().learning_rate},
                    {"parameters", run_.parameters()},
                    {"loss_curve", progress_.curve},
                    {"evaluations", progress_.evaluations}};
-    if (job_.pictures) {
+    if (job_.first_answer) {
       answer["pictures"] = PicturesJson(run_, job_.spec.train_length);
     }
     return answer;
@@ -297,29 +324,56 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
   for (const int64_t length : job.lengths) {
     evaluations.push_back({{"length", length}, {"refused", sentence}});
   }
-  const Json answer = {{"id", job.id},
-                       {"task", job.spec.task},
-                       {"encoding", job.spec.encoding},
-                       {"seed", job.spec.seed},
-                       {"steps", job.spec.steps},
-                       {"refused", sentence},
-                       {"loss_curve", Json::array()},
-                       {"evaluations", evaluations}};
+  const Json answer = job.kind == JobKind::kTune
+                          ? TuningAnswer(job, evaluations[0])
+                          : Json({{"id", job.id},
+                                  {"task", job.spec.task},
+                                  {"encoding", job.spec.encoding},
+                                  {"seed", job.spec.seed},
+                                  {"steps", job.spec.steps},
+                                  {"refused", sentence},
+                                  {"loss_curve", Json::array()},
+                                  {"evaluations", evaluations}});
   Together(context.ranks, [&] {
     if (!context.ranks.first()) return;
     WriteResult(context, answer, Json::object());
   });
 }
 
+// The task's own, or the one that its tuning jobs found best.
+double LearningRate(const JobContext& context) {
+  const Job& job = context.job;
+  double best = job.spec.learning_rate;
+  Together(context.ranks, [&] {
+    if (!context.ranks.first()) return;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::string& id : job.tuned_by) {
+      const Json answer = ReadSealedJson(
+          context.study.ResultPath(context.study.Find(id)))["answer"];
+      if (!answer["loss"].is_number() || answer["loss"] >= least) continue;
+      least = answer["loss"];
+      best = answer["learning_rate"];
+    }
+  });
+  // In full: every rank takes the same steps.
+  return std::stod(context.ranks.FromFirst(fmt::format("{}", best)));
+}
+
+// Tuning sees the training part of the text alone, and scores its last tenth.
+std::optional<Corpus> CorpusOf(const JobContext& context) {
+  if (!FindTask(context.job.spec.task).uses_corpus) return {};
+  std::optional<Corpus> corpus = OpenCorpus(context.study.settings);
+  if (!corpus || context.job.kind != JobKind::kTune) return corpus;
+  return Corpus::FromText(corpus->name(), std::string(corpus->train()));
+}
+
 }  // namespace
 
 bool TrainAndEvaluate(const JobContext& context) {
-  const RunSpec& spec = context.job.spec;
-  const bool uses_corpus = FindTask(spec.task).uses_corpus;
+  RunSpec spec = context.job.spec;
+  spec.learning_rate = LearningRate(context);
   std::optional<Corpus> corpus;
-  Together(context.ranks, [&] {
-    if (uses_corpus) corpus = OpenCorpus(context.study.settings);
-  });
+  Together(context.ranks, [&] { corpus = CorpusOf(context); });
   std::unique_ptr<Run> run;
   try {
     Together(context.ranks, [&] {
@@ -332,7 +386,14 @@ bool TrainAndEvaluate(const JobContext& context) {
     return true;
   }
   Trainer trainer(context, *run);
-  if (!trainer.Train() || !trainer.Evaluate()) return false;
+  try {
+    if (!trainer.Train() || !trainer.Evaluate()) return false;
+  } catch (const DivergedError& e) {
+    // A rate that is too high is an answer, too.
+    if (context.job.kind != JobKind::kTune) throw;
+    FinishRefused(context, e.what());
+    return true;
+  }
   trainer.Finish();
   return true;
 }

@@ -1,3 +1,7 @@
+// By hand, not torch::optim::AdamW: parameters and gradients are one flat array
+// each, so that ranks sum a gradient in one message and a checkpoint is three
+// arrays; and rates and decay differ by element. It is one pass in one order:
+// the same bits whatever libtorch vectorises.
 #include "lab/train/optimiser.h"
 
 #include <algorithm>

@@ -23,6 +23,9 @@ namespace {
 // processor busy, little enough to stay in its cache.
 constexpr int64_t kScoredAtOnce = 4096;
 
+// Enough for an interval; longer blocks of text are less like their neighbours.
+constexpr int64_t kMostScoreBlocks = 32;
+
 // Fine-tuning goes on at this share of the highest rate.
 constexpr double kFineTuneShare = 0.2;
 
@@ -218,7 +221,7 @@ double Run::Step() {
   s.ranks.Sum(totals);
   attempt.Settle(s.ranks, failed > 0.0);
   if (!std::isfinite(value)) {
-    throw Error(fmt::format(
+    throw DivergedError(fmt::format(
         "the training loss of {} is {} at step {}; a lower learning rate than "
         "{} may help",
         s.spec.encoding, value, s.step, s.spec.learning_rate));
@@ -232,7 +235,7 @@ double Run::Step() {
   return value;
 }
 
-Evaluation Run::Evaluate(int64_t length, int64_t tokens) const {
+Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
   const State& s = *state_;
   SetThreads(s.spec.threads);
   const int64_t count = NumScoredSequences(s.task, s.corpus, length, tokens);
@@ -241,37 +244,53 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens) const {
   evaluation.refused = s.model.position().Refusal(s.model.parameters(), length);
   if (evaluation.refused) return evaluation;
   torch::NoGradGuard no_grad;
-  // Of each stretch of sequences its loss, exact answers and scored tokens.
-  // Ranks take stretches in turns. Each number is of one rank, so that the sums
-  // below are the same for any number of ranks.
+  // Of each sequence its loss, exact answers and scored tokens. Ranks take
+  // stretches of sequences in turns. Each number is of one rank, so that the
+  // sums below are the same for any number of ranks.
   const int64_t at_once = std::max<int64_t>(kScoredAtOnce / length, 1);
   const int64_t stretches = (count + at_once - 1) / at_once;
-  std::vector<double> scores(static_cast<size_t>(3 * stretches));
+  std::vector<double> scores(static_cast<size_t>(3 * count));
   Together(s.ranks, [&] {
     for (int64_t n = s.ranks.rank(); n < stretches; n += s.ranks.size()) {
-      const int64_t first = n * at_once;
-      const Batch batch = ToBatch(ScoredSequences(
-          s.task, s.Request(length), first, std::min(at_once, count - first)));
+      const int64_t begin = n * at_once;
+      const int64_t taken = std::min(at_once, count - begin);
+      const Batch batch = ToBatch(
+          ScoredSequences(s.task, s.Request(length), first + begin, taken));
       const torch::Tensor logits = s.model.Logits(batch.tokens, batch.rows);
-      // Summed in float64: as many terms as there are tokens.
       const torch::Tensor loss = torch::log_softmax(logits, 1)
                                      .gather(1, batch.targets.unsqueeze(1))
                                      .neg()
-                                     .sum(torch::kDouble);
-      const torch::Tensor exact = logits.argmax(1).eq(batch.targets).sum();
-      double* const score = &scores[static_cast<size_t>(3 * n)];
-      score[0] = loss.item<double>();
-      score[1] = exact.item<double>();
-      score[2] = static_cast<double>(batch.targets.numel());
+                                     .squeeze(1);
+      const torch::Tensor exact = logits.argmax(1).eq(batch.targets);
+      // Summed in float64: as many terms as there are tokens.
+      const torch::Tensor each =
+          torch::stack({loss.to(torch::kDouble), exact.to(torch::kDouble),
+                        torch::ones_like(loss, torch::kDouble)},
+                       1);
+      const torch::Tensor sums =
+          torch::zeros({taken, 3}, torch::kDouble)
+              .index_add(0, batch.rows.floor_divide(length), each);
+      std::copy_n(sums.data_ptr<double>(), 3 * taken,
+                  &scores[static_cast<size_t>(3 * begin)]);
     }
   });
   s.ranks.Sum(scores);
-  double whole[3] = {};
-  for (size_t i = 0; i < scores.size(); ++i) whole[i % 3] += scores[i];
-  const auto [loss, exact, scored] = whole;
-  evaluation.tokens = static_cast<int64_t>(scored);
-  evaluation.loss = loss / scored;
-  evaluation.accuracy = exact / scored;
+  evaluation.blocks.resize(
+      static_cast<size_t>(std::min(count, kMostScoreBlocks)));
+  BlockScore whole;
+  for (int64_t n = 0; n < count; ++n) {
+    const double* const score = &scores[static_cast<size_t>(3 * n)];
+    BlockScore& block = evaluation.blocks[static_cast<size_t>(
+        n * static_cast<int64_t>(evaluation.blocks.size()) / count)];
+    for (BlockScore* sum : {&block, &whole}) {
+      sum->loss += score[0];
+      sum->exact += score[1];
+      sum->tokens += score[2];
+    }
+  }
+  evaluation.tokens = static_cast<int64_t>(whole.tokens);
+  evaluation.loss = whole.loss / whole.tokens;
+  evaluation.accuracy = whole.exact / whole.tokens;
   return evaluation;
 }
 

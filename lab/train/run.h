@@ -21,6 +21,7 @@
 
 #include "lab/ranks/ranks.h"
 #include "lab/tasks/task.h"
+#include "locus/error.h"
 
 namespace locus::lab {
 
@@ -47,13 +48,23 @@ struct RunSpec {
 // The spec of a task with its defaults (lab/tasks/task.h).
 RunSpec DefaultSpec(std::string_view task);
 
+// Sums over the scored tokens of some consecutive sequences.
+struct BlockScore {
+  double loss = 0;   // nats
+  double exact = 0;  // tokens predicted exactly
+  double tokens = 0;
+};
+
 // What a model scores at one length. `refused` is the one sentence of an
 // encoding that does not serve that length; the numbers are absent then.
 struct Evaluation {
   int64_t length = 0;
   int64_t tokens = 0;   // scored
-  double loss = 0;      // nats a token
+  double loss = 0;      // nats per token
   double accuracy = 0;  // share of tokens predicted exactly
+  // The same sequences in the same blocks, at most 32, for every encoding and
+  // seed: what intervals are computed from.
+  std::vector<BlockScore> blocks = {};
   std::optional<std::string> refused = {};
 };
 
@@ -66,6 +77,12 @@ struct PictureData {
   std::vector<double> x_values = {};
   std::vector<double> y_values = {};
   std::vector<std::vector<double>> values = {};  // [y][x]
+};
+
+// A training loss that is no longer a number.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
 };
 
 class Run {
@@ -81,14 +98,15 @@ class Run {
   int64_t step() const;        // steps taken
   int64_t parameters() const;  // trainable numbers, those of the encoding too
 
-  // Takes one step, with the other ranks; returns its training loss in nats a
-  // token, that of the whole batch.
+  // Takes one step, with the other ranks; returns its training loss in nats per
+  // token, that of the whole batch. Throws DivergedError.
   double Step();
 
   // Scores sequences of `length` that training never sees: the same ones for
   // every encoding and seed, about `tokens` tokens of them. With other ranks,
   // too, and to the same bits for any number of them.
-  Evaluation Evaluate(int64_t length, int64_t tokens) const;
+  // Puzzles may begin with another sequence than the first.
+  Evaluation Evaluate(int64_t length, int64_t tokens, int64_t first = 0) const;
 
   // Everything that the rest of the run depends on: weights, optimiser state,
   // step, random state. Load throws Error if the bytes are not such a state of

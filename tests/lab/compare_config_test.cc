@@ -9,6 +9,7 @@
 #include "lab/study/config.h"
 #include "lab/study/plan.h"
 #include "lab/study/store.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 
 namespace locus::lab {
@@ -106,7 +107,9 @@ TEST(CompareConfigTest, ComplaintsNameTheValueAndWhatIsRight) {
   expect({{"encodings", ","}}, "--encodings must name at least one of");
   expect({{"tasks", "copying"}}, "copying");
   expect({{"kind", "both"}}, "decoder or encoder, got 'both'");
-  expect({{"preset", "slow"}}, "quick, default or full, got 'slow'");
+  expect({{"tune", "fast"}}, "--tune must be a number");
+  expect({{"tune", ","}}, "--tune must be on, off or numbers");
+  expect({{"preset", "slow"}}, "kazemnejad, extension, textbook, got 'slow'");
   expect({{"lengths", ","}}, "--lengths must have at least one number");
   expect({{"heads", "3"}}, "multiple of --heads");
   expect({{"extend", "yarns"}}, "got 'yarns'");
@@ -219,6 +222,57 @@ TEST(ComparePlanTest, PresetsGrow) {
   };
   EXPECT_LT(4 * work("quick"), work("default"));
   EXPECT_LT(4 * work("default"), work("full"));
+}
+
+// Early on there is an answer to everything, which then becomes surer.
+TEST(ComparePlanTest, EveryEncodingComesFirstWithOneSeed) {
+  const auto plan = MakePlan(Resolve({}));
+  size_t n = 0;
+  for (; plan[n].first_answer; ++n) {
+    EXPECT_EQ(plan[n].spec.task, "text");
+    EXPECT_EQ(plan[n].spec.seed, 1U);
+  }
+  EXPECT_EQ(n, Resolve({}).tasks[0].encodings.size());
+  const auto at = [&](const std::string& id) {
+    return std::ranges::find(plan, id, &Job::id) - plan.begin();
+  };
+  EXPECT_LT(at("sort/rope/1"), at("text/none/2"));
+  EXPECT_LT(at("extend/rope/1/yarn/50"), at("text/none/2"));
+  EXPECT_LT(at("text/rope/2"), at("text/none/3"));
+}
+
+TEST(ComparePlanTest, TuningComesBeforeWhatItChoosesFor) {
+  const auto plan = MakePlan(Resolve(Options({{"tasks", "text,copy"},
+                                              {"encodings", "rope,t5"},
+                                              {"steps", "80"},
+                                              {"tune", "2,0.5"}})));
+  EXPECT_EQ(Count(plan, JobKind::kTune), 2U * 2 * 2);
+  std::set<std::string> ids;
+  for (const Job& job : plan) {
+    for (const std::string& id : NeedsOf(job)) {
+      EXPECT_TRUE(ids.contains(id)) << job.id << " comes before " << id;
+    }
+    ids.insert(job.id);
+    if (job.kind == JobKind::kTune) {
+      EXPECT_EQ(job.spec.steps, 20);
+    } else if (job.kind == JobKind::kTrain) {
+      EXPECT_EQ(job.tuned_by.size(), 2U);
+    }
+  }
+  EXPECT_TRUE(ids.contains("tune/text/rope/0.5"));
+  EXPECT_EQ(
+      Count(MakePlan(Resolve(Options({{"tune", "off"}}))), JobKind::kTune), 0U);
+}
+
+TEST(ComparePlanTest, PapersHaveTheirModels) {
+  const auto plan = [](const char* preset) {
+    return MakePlan(Resolve(Options({{"preset", preset}})));
+  };
+  EXPECT_EQ(Count(plan("alibi"), JobKind::kTrain), 4U * 5);
+  EXPECT_EQ(plan("alibi").size(), 20U);
+  EXPECT_EQ(plan("kazemnejad").size(), 6U * 5 * 3);
+  EXPECT_EQ(Count(plan("extension"), JobKind::kExtend), 5U * 5 * 2);
+  EXPECT_EQ(Count(plan("textbook"), JobKind::kTrain), 3 * Encodings().size());
 }
 
 TEST(ComparePlanTest, LeavesOutWhatIsOff) {

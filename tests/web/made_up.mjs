@@ -1,7 +1,7 @@
 // A made-up results.json with the shapes of a real one: plausible, and nothing
 // that was measured. For tests of the page alone.
 //
-//   node made_up.mjs FILE KIND     KIND: full, partial, empty, hostile or hostile_all
+//   node made_up.mjs FILE KIND     KIND: full, partial, empty, live, hostile or hostile_all
 import { writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { hostile } from './hostile.mjs';
@@ -212,14 +212,46 @@ function summarise(runs) {
     low: Math.min(...values),
     high: Math.max(...values),
     seeds: values.length,
+    learned: rest.task !== 'sort',
+    best: rest.encoding === 'alibi' && rest.task !== 'sort',
   }));
 }
+
+function rank(summary) {
+  const places = summary
+    .filter(({ task, length, metric }) => task === 'text' && length === 256 && metric === 'loss')
+    .sort((a, b) => a.mean - b.mean)
+    .map(({ encoding, mean }, n) => ({
+      encoding,
+      mean,
+      to_next: { difference: -0.1, low: -0.2, high: n % 2 ? 0.1 : -0.05, significant: n % 2 === 0 },
+    }));
+  if (places.length === 0) return [];
+  delete places.at(-1).to_next;
+  return [{ task: 'text', length: 256, metric: 'loss', places }];
+}
+
+const CLAIMS = ['yes', 'no', 'not told apart'].map((agrees) => ({
+  paper: 'Nobody 2000',
+  claim: 'what is made up holds <always>',
+  here: 'loss differs by -0.100 (-0.200 to +0.100)',
+  agrees,
+}));
+
+const PROGRESS = {
+  done: 5,
+  jobs: 62,
+  first_answer: true,
+  running: ['rope on text, seed 2', 'alibi on <text>, seed 2'],
+  seconds_left: 700,
+  written: Math.floor(Date.now() / 1000),
+};
 
 const lengthsOf = (task) => (task === 'text' ? LENGTHS : TASK_LENGTHS);
 
 /**
  * full: everything. partial: interrupted, one seed, two tasks, nothing else.
- * empty: stopped before its first run was done. hostile: full, with strings that mean harm.
+ * empty: stopped before its first run was done. live: partial, at work. hostile: full, with strings that mean harm.
  */
 export function makeResults(kind) {
   if (kind.startsWith('hostile')) return hostile(makeResults('full'), kind === 'hostile_all');
@@ -235,8 +267,9 @@ export function makeResults(kind) {
   // A loss that is not a number is written so.
   if (kind === 'partial')
     Object.assign(runs.at(-1).evaluations.at(-1), { loss: null, accuracy: null });
+  const summary = summarise(runs);
   return {
-    schema: 1,
+    schema: 2,
     locus: '0.0 (made up)',
     libtorch: '0.0 (made up)',
     created: '2000-01-01T00:00:00Z',
@@ -284,11 +317,15 @@ export function makeResults(kind) {
       note: 'a made-up note with <b>markup</b> & signs',
     })),
     runs,
+    tuning: [],
     extensions: full ? makeExtensions(seeds) : [],
     attention_cost: full ? makeCosts() : [],
     attention_cost_refused: [],
     pictures: full ? makePictures() : [],
-    summary: summarise(runs),
+    summary,
+    ranking: rank(summary),
+    claims: full ? CLAIMS : [],
+    ...(kind === 'live' ? { progress: PROGRESS } : {}),
   };
 }
 

@@ -3,7 +3,7 @@
 #
 #   make_pages.sh NODE LOCUS_COMPARE OUT
 set -eu
-for kind in full partial empty hostile hostile_all; do
+for kind in full partial empty live hostile hostile_all; do
   folder="$3/$kind"
   mkdir -p "$folder"
   "$1" "$(dirname "$0")/made_up.mjs" "$folder/results.json" "$kind"

@@ -13,7 +13,7 @@ add_test(NAME web.make_pages
 set_tests_properties(web.make_pages PROPERTIES
   LABELS web TIMEOUT 300 FIXTURES_SETUP web_pages)
 
-foreach(name offline charts save table access layout hostile)
+foreach(name offline charts save table access layout live hostile)
   add_test(NAME web.${name}
     COMMAND ${LOCUS_NODE} --test ${web_tests}/${name}.test.mjs)
   set_tests_properties(web.${name} PROPERTIES

@@ -6,6 +6,7 @@ import { lossFigure } from './charts/loss';
 import { attentionGallery, picturesGallery, type Redraw } from './charts/pictures';
 import { tasksFigure } from './charts/tasks';
 import { trainingFigure } from './charts/training';
+import { startLive } from './live';
 import { parseResults, type Results } from './results';
 import { addSaving } from './save';
 import { Shown } from './series';
@@ -79,3 +80,4 @@ startThemeButton(document.querySelector<HTMLButtonElement>('#theme')!, () => {
   for (const redraw of redraws) redraw();
 });
 openForPrint();
+startLive();

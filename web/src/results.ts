@@ -58,6 +58,16 @@ export interface TaskSettings {
   train_length?: number;
 }
 
+/** A mean over seeds with its 95 % interval, as the study computed it. */
+export interface Summary {
+  task: string;
+  encoding: string;
+  length: number;
+  metric: string;
+  low: number;
+  high: number;
+}
+
 export interface Results {
   settings: { train_length?: number; tasks?: (string | TaskSettings)[]; encodings?: string[] };
   encodings: EncodingInfo[];
@@ -65,6 +75,7 @@ export interface Results {
   extensions: Extension[];
   attention_cost: Cost[];
   pictures: Picture[];
+  summary: Summary[];
 }
 
 /** A partial study may lack whole lists: they are empty then. */
@@ -77,6 +88,7 @@ export function parseResults(text: string): Results {
     extensions: read.extensions ?? [],
     attention_cost: read.attention_cost ?? [],
     pictures: read.pictures ?? [],
+    summary: read.summary ?? [],
   };
 }
 
@@ -143,6 +155,24 @@ export type Metric = 'loss' | 'accuracy';
 export function byLength(runs: { evaluations?: Evaluation[] }[], metric: Metric): Point[] {
   const values = runs.flatMap((run) => run.evaluations ?? []);
   return pool(values.map((one) => ({ x: one.length, value: one[metric] })));
+}
+
+/** The same of one task and encoding, with the study's intervals in place of ranges. */
+export function scoresOf(
+  results: Results,
+  task: string,
+  encoding: string,
+  metric: Metric,
+): { points: Point[]; refused: number | undefined } {
+  const mine = <T extends { task: string; encoding: string }>(list: T[]): T[] =>
+    list.filter((one) => one.task === task && one.encoding === encoding);
+  const runs = mine(results.runs);
+  const summary = mine(results.summary).filter((one) => one.metric === metric);
+  const points = byLength(runs, metric).map((point) => {
+    const { low, high } = summary.find(({ length }) => length === point.x) ?? point;
+    return { ...point, low, high };
+  });
+  return { points, refused: firstRefused(runs) };
 }
 
 /** The first length that any of `runs` refused. */

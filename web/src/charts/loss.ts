@@ -2,7 +2,7 @@
 import { choice, drawToFit, element } from '../dom';
 import * as format from '../format';
 import { legend } from '../legend';
-import { byLength, firstRefused, tasksOf, trainLength, type Point, type Results } from '../results';
+import { scoresOf, tasksOf, trainLength, type Point, type Results } from '../results';
 import type { Shown } from '../series';
 import { domainOf, lengthAxis, linesChart, type Line } from './lines';
 
@@ -36,9 +36,7 @@ export function lossFigure(figure: HTMLElement, results: Results, shown: Shown):
   const task = tasksOf(results)[0] ?? '';
   const trained = trainLength(results, task);
   const lines: Line[] = shown.all.map((series) => {
-    const runs = results.runs.filter((run) => run.task === task && run.encoding === series.key);
-    const points = byLength(runs, 'loss');
-    const refused = firstRefused(runs);
+    const { points, refused } = scoresOf(results, task, series.key, 'loss');
     return { series, points, stops: refused !== undefined };
   });
   const drawn = lines.filter((line) => line.points.length > 0);
@@ -69,9 +67,8 @@ export function lossFigure(figure: HTMLElement, results: Results, shown: Shown):
       symbols: true,
       tip: ({ series }, { x, mean, low, high, seeds }) =>
         `${series.title}\n${x} tokens (${format.multiple(x, trained)})\n${write(mean)}` +
-        (seeds > 1
-          ? `\n${write(low)} to ${write(high)} over ${format.plural(seeds, 'seed')}`
-          : '\none seed'),
+        (low < high ? `\n95 %: ${write(low)} to ${write(high)}` : '') +
+        `\n${format.plural(seeds, 'seed')}`,
     });
     return chart;
   });

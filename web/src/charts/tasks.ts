@@ -2,7 +2,7 @@
 import { drawToFit, element } from '../dom';
 import * as format from '../format';
 import { legend } from '../legend';
-import { byLength, firstRefused, tasksOf, TEXT, trainLength, type Results } from '../results';
+import { scoresOf, tasksOf, TEXT, trainLength, type Results } from '../results';
 import type { Shown } from '../series';
 import { lengthAxis, linesChart, type Line } from './lines';
 
@@ -17,11 +17,8 @@ export function tasksFigure(figure: HTMLElement, results: Results, shown: Shown)
     .map((task) => ({
       task,
       lines: shown.all.flatMap((series) => {
-        const runs = results.runs.filter((run) => run.task === task && run.encoding === series.key);
-        const points = byLength(runs, 'accuracy');
-        return points.length > 0
-          ? [{ series, points, stops: firstRefused(runs) !== undefined }]
-          : [];
+        const { points, refused } = scoresOf(results, task, series.key, 'accuracy');
+        return points.length > 0 ? [{ series, points, stops: refused !== undefined }] : [];
       }),
     }))
     .filter(({ lines }) => lines.length > 0);
@@ -43,7 +40,8 @@ export function tasksFigure(figure: HTMLElement, results: Results, shown: Shown)
         symbols: true,
         tip: ({ series }, { x, mean, low, high, seeds }) =>
           `${series.title}\nlength ${x}\n${format.percent(mean)}` +
-          (seeds > 1 ? `\n${format.percent(low)} to ${format.percent(high)}` : ''),
+          (low < high ? `\n95 %: ${format.percent(low)} to ${format.percent(high)}` : '') +
+          `\n${format.plural(seeds, 'seed')}`,
       }),
     );
     shown.addEventListener('change', redraw);
