@@ -26,7 +26,7 @@ test('says what is done, what runs and how long it takes', async (t) => {
   assert.ok(line.includes(`${progress.done} of ${progress.jobs} jobs are done, about 12 min left`));
   for (const job of progress.running) assert.ok(line.includes(job), job);
   assert.equal(await page.locator('.warning').count(), 1, 'the failure alone');
-  assert.match(await page.locator('#table-loss').innerText(), /RoPE/);
+  assert.match(await page.locator('#table-loss').textContent(), /RoPE/);
   assert.deepEqual(errors, []);
 });
 

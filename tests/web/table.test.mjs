@@ -72,6 +72,7 @@ test('every table but the settings sorts, each column', async (t) => {
   const tables = await page.$$eval('table.sortable', (all) => all.map(({ id }) => id));
   assert.deepEqual(tables.sort(), [
     'table-accuracy',
+    'table-claims',
     'table-comparison',
     'table-cost',
     'table-extension',
