@@ -33,6 +33,7 @@ UNRELATED = frozenset(
     {
         "cache_position",  # where a cache writes, which it has done
         "deterministic",  # ModernBERT: a kernel's choice, for the same numbers
+        "input_ids",
         "labels",
         "logits_to_keep",
         "max_length_k",  # of the sequences that cu_seq_lens divides

@@ -37,7 +37,7 @@ _AS_BOOLEAN = frozenset(
 )
 
 # Models that join their mask to another, as numbers that are added to the scores.
-_AS_NUMBERS = frozenset({"deepseek_v4", "qwen4_exp_text"})
+_AS_NUMBERS = frozenset({"deepseek_v4", "qwen4_exp_text", "table-transformer"})
 
 # The segment of keys that do not exist; queries have segments >= 0.
 _NOWHERE = -1

@@ -57,8 +57,8 @@ def patch(
     """Swaps the attention of a Hugging Face model for the fused one, in place.
 
     T5, MT5, BLOOM, MPT, Falcon, GPT-J, CodeGen, GPT-Neo, DeBERTa and XLNet keep their
-    parameters, names and state_dict, and so do models whose attention is captured (MPNet,
-    Funnel, SAM and more; docs/conformance.md has them); models with the attention
+    parameters, names and state_dict, and so do models whose attention is captured
+    (MPNet, Funnel, SAM and more, see docs/conformance.md); models with the attention
     interface (LLaMA and its kin) get attn_implementation="locus". Other models are
     refused here. Dropout
     of attention weights draws from PyTorch's generator, but drops others than the
