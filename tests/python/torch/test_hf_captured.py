@@ -254,3 +254,45 @@ def test_unpatch_restores_what_was_captured():
     lt.unpatch(model)
     assert torch.equal(model(ids).last_hidden_state, before)
     assert not any("forward" in vars(m) for m in model.modules())
+
+
+def tower(name, attention, **fields):
+    transformers = pytest.importorskip("transformers")
+    cls = getattr(transformers, name)
+    torch.manual_seed(1)
+    config = cls.config_class(**fields)
+    model = cls._from_config(config, attn_implementation=attention).eval()
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.3 / p.shape[-1] ** 0.5)
+    return model
+
+
+SAM = {
+    **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4},
+    **{"image_size": 32, "patch_size": 8, "output_channels": 16, "mlp_dim": 48},
+    **{"window_size": 2, "global_attn_indexes": [1]},
+}
+SWIN = {"image_size": 16, "embed_dim": 16, "depths": [2], "num_heads": [2]}
+
+
+@pytest.mark.parametrize(
+    ("name", "attention", "fields"),
+    [
+        ("SamVisionModel", "eager", SAM),
+        ("SamVisionModel", "sdpa", SAM),
+        ("Swin2SRModel", "eager", {**SWIN, "window_size": 4}),
+    ],
+)
+def test_towers_with_relative_positions(name, attention, fields):
+    """Windows that shift, and rows and columns that the query meets apart."""
+    model = tower(name, attention, **fields)
+    pixels = draw(2, 3, fields["image_size"], fields["image_size"])
+    want = model(pixels).last_hidden_state
+    wanted = torch.autograd.grad(want.square().sum(), list(model.parameters())[-1])
+    lt.patch(model)
+    got = model(pixels).last_hidden_state
+    torch.testing.assert_close(got, want, rtol=0, atol=3e-5 * float(want.abs().max()))
+    gradient = torch.autograd.grad(got.square().sum(), list(model.parameters())[-1])
+    atol = 1e-4 * float(wanted[0].abs().max())
+    torch.testing.assert_close(gradient[0], wanted[0], rtol=0, atol=atol)
