@@ -66,6 +66,7 @@ _CAPTURED = {
     "modeling_rembert": "RemBertSelfAttention",
     "modeling_roformer": "RoFormerSelfAttention",
     "modeling_sam": "SamVisionAttention SamVisionSdpaAttention",
+    "modeling_slanext": "SLANeXtVisionAttention",
     "modeling_speecht5": "SpeechT5Attention",
     "modeling_squeezebert": "SqueezeBertSelfAttention",
     "modeling_swin2sr": "Swin2SRSelfAttention",
