@@ -27,3 +27,18 @@ add_test(NAME web.types
 add_test(NAME web.lock
   COMMAND ${LOCUS_NODE} --test ${web_tests}/lock.test.mjs)
 set_tests_properties(web.types web.lock PROPERTIES LABELS web TIMEOUT 120)
+
+# The explorer: built by its own script, compared with the tool.
+set(web_explorer ${PROJECT_BINARY_DIR}/web/explorer)
+add_test(NAME web.make_explorer
+  COMMAND ${PROJECT_SOURCE_DIR}/web/explorer.sh ${web_explorer} ${web_explorer})
+set_tests_properties(web.make_explorer PROPERTIES
+  LABELS web TIMEOUT 1800 FIXTURES_SETUP web_explorer
+  ENVIRONMENT "CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache")
+foreach(name explorer_values explorer_use)
+  add_test(NAME web.${name}
+    COMMAND ${LOCUS_NODE} --test ${web_tests}/${name}.test.mjs)
+  set_tests_properties(web.${name} PROPERTIES
+    LABELS web TIMEOUT 600 FIXTURES_REQUIRED web_explorer
+    ENVIRONMENT "LOCUS_CHROMIUM=${LOCUS_CHROMIUM};LOCUS_WEB_MODULES=${web_explorer}/node_modules;LOCUS_EXPLORER=${web_explorer}/explorer.html;LOCUS_TOOL=$<TARGET_FILE:locus_cli>")
+endforeach()

@@ -22,7 +22,8 @@ export function short(value: number): string {
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 });
 /** "131K", "0.41", "2.0e-7": a number of any size in little room. */
 export function compact(value: number): string {
-  return Math.abs(value) >= 1e4 ? COMPACT.format(value) : short(value);
+  if (Math.abs(value) >= 1e4) return COMPACT.format(value);
+  return Number.isInteger(value) ? String(value) : short(value);
 }
 
 export const milliseconds = (seconds: number) => `${short(1000 * seconds)} ms`;

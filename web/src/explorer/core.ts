@@ -200,12 +200,17 @@ export async function startCore(): Promise<Core> {
   };
 }
 
-/** Runs `work` for the newest state alone: calls while it runs become one more run. */
-export function latest(work: () => Promise<void>): () => void {
+/** Runs `work` for the newest state alone: calls while it runs become one more run. `busy` counts
+ * in data-busy what runs for it. */
+export function latest(busy: HTMLElement, work: () => Promise<void>): () => void {
   let running = false;
   let again = false;
+  const count = (more: number) => {
+    busy.dataset['busy'] = String(Number(busy.dataset['busy'] ?? 0) + more);
+  };
   const run = async () => {
     running = true;
+    count(1);
     try {
       do {
         again = false;
@@ -213,6 +218,7 @@ export function latest(work: () => Promise<void>): () => void {
       } while (again);
     } finally {
       running = false;
+      count(-1);
     }
   };
   return () => {

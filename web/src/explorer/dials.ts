@@ -28,7 +28,7 @@ export function some(count: number, most: number): number[] {
 /** One dial per pair, fast ones first. `at[0]` is the query, `at[1]` the key. */
 export function dialsChart(pairs: Pairs, width: number, most = 8): SVGSVGElement {
   const shown = some(pairs.pairs.length, most);
-  const columns = Math.max(2, Math.min(shown.length, Math.floor(width / 130)));
+  const columns = Math.max(2, Math.min(shown.length, Math.floor(width / 112)));
   const cell = width / columns;
   const rows = Math.ceil(shown.length / columns);
   const tall = Math.min(cell, 170) + 40;

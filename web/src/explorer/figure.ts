@@ -12,6 +12,7 @@ export interface Line {
   x: ArrayLike<number>;
   y: ArrayLike<number>;
   dash?: boolean;
+  series?: number; // its colour, where that is not its place in the list
 }
 export interface Chart {
   label: string; // for screen readers
@@ -33,17 +34,27 @@ function legend(lines: Line[]): HTMLElement {
   return element(
     'ul',
     { class: 'names' },
-    ...lines.map(({ label, dash }, index) =>
+    ...lines.map(({ label, dash, series }, index) =>
       element(
         'li',
         {},
         element('i', {
-          style: `border-top-style:${dash ? 'dashed' : 'solid'};color:${seriesColor(index)}`,
+          style: `border-top-style:${dash ? 'dashed' : 'solid'};color:${seriesColor(series ?? index)}`,
         }),
         label,
       ),
     ),
   );
+}
+
+/** Powers of ten, or of two where there are few, that values lie between. */
+function powers(values: number[]): number[] {
+  const sizes = values.filter((one) => one > 0 && Number.isFinite(one));
+  const [low, high] = [Math.min(...sizes), Math.max(...sizes)];
+  const base = high / low < 100 ? 2 : 10;
+  const first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
+  const last = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, n) => base ** (first + n));
 }
 
 export function lineChart(chart: Chart, width: number): SVGSVGElement {
@@ -74,7 +85,7 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
     y: {
       type: chart.logY ? 'log' : 'linear',
       grid: true,
-      ticks: 5,
+      ticks: chart.logY ? powers(points.flat().map(({ y }) => y)) : 5,
       label: null,
       tickSize: 0,
       tickFormat: (at: number) => compact(at),
@@ -96,7 +107,7 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
         Plot.lineY(line, {
           x: 'x',
           y: 'y',
-          stroke: seriesColor(index),
+          stroke: seriesColor(chart.lines[index]!.series ?? index),
           strokeWidth: 2,
           strokeDasharray: chart.lines[index]!.dash ? '6 4' : undefined,
         }),

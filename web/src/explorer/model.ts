@@ -323,6 +323,7 @@ export class ModelView {
       return;
     }
     const mine = ++this.asked;
+    this.root.dataset['busy'] = '1';
     try {
       const explained = await this.core.show.ask<Explained>({ ask: 'explain', models });
       if (mine !== this.asked) return;
@@ -332,6 +333,7 @@ export class ModelView {
       if (!(error instanceof CoreError)) throw error;
       if (mine === this.asked) this.say(error.message);
     }
+    if (mine === this.asked) this.root.dataset['busy'] = '0';
     this.root.dataset['answered'] = String(mine);
   }
 

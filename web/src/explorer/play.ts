@@ -44,7 +44,7 @@ const START: State = {
   dim: 64,
   length: 128,
   seed: 1,
-  head: 0,
+  head: 1,
   content: 'matching',
   causal: false,
   weights: false,
@@ -180,7 +180,7 @@ class Side {
           element(
             'p',
             { class: 'untrained' },
-            'Its tables are trained in reality. Here they hold the starting values of a model before training, so the picture shows their shape and reach, not what a model learns.',
+            'Its parameters are trained in reality. Here they hold example values that nobody trained, so the picture shows their shape and reach, not what a model learns.',
           ),
         ]
       : [];
@@ -315,9 +315,9 @@ export class Play {
       element('div', { class: 'stage' }, this.views, this.difference, this.properties),
     );
     this.changed = [
-      latest(() => this.drawPanels()),
-      latest(() => this.drawScores()),
-      latest(() => this.drawProperties()),
+      latest(this.root, () => this.drawPanels()),
+      latest(this.root, () => this.drawScores()),
+      latest(this.root, () => this.drawProperties()),
     ];
   }
 
@@ -489,7 +489,7 @@ export class Play {
         this.state.content = value;
         this.update();
       })!,
-      this.number('head', 'head', 0, 15),
+      this.number('head', 'head', 1, 16),
       this.number('m', 'query position m', 0, MOST_TOKENS - 1),
       this.number('n', 'key position n', 0, MOST_TOKENS - 1),
       flag(
@@ -570,8 +570,8 @@ export class Play {
     const sides = this.sides;
     const { state } = this;
     const count = Math.min(state.length, MOST_TOKENS);
-    const head = Math.min(state.head, state.heads - 1);
-    const look = { head, content: state.content };
+    const head = Math.max(1, Math.min(state.head, state.heads));
+    const look = { head: head - 1, content: state.content };
     const answers = await this.each('scores', async (side) => ({
       scores: await this.core.scores.ask<Scores>(
         this.question('scores', side, { ...look, count, causal: state.causal }),
@@ -581,7 +581,6 @@ export class Play {
     if (sides !== this.sides) return;
     const kind = state.weights ? 'weights' : 'logits';
     const rows = answers.map((answer) => answer?.scores[kind]);
-    const most = Math.max(...rows.map((one) => (one ? largest(one) : 0)));
     const words = state.weights ? 'Attention weight' : 'Score';
     answers.forEach((answer, index) => {
       if (!answer) return;
@@ -595,7 +594,6 @@ export class Play {
         firstY: 0,
         values: answer.scores[kind],
         colours: state.weights ? 'weights' : 'centred',
-        most,
         ...(state.m < count && state.n < count
           ? { mark: [state.m, state.n] as [number, number] }
           : {}),

@@ -41,7 +41,7 @@ class Stage implements Live {
     draw: () => Promise<void>,
   ) {
     root.append(this.panel);
-    this.update = latest(draw);
+    this.update = latest(root, draw);
   }
 
   figure(kind: string, title: string, square = false): FigureBox {
@@ -454,7 +454,7 @@ const expansion: Step = {
   title: 'One product, four terms',
   text: [
     'Add a position p to each word x and multiply out the score of two of them. Four terms appear: content with content, content with position, position with content, position with position.',
-    'Most relative encodings come from this line. Each keeps some terms, drops some, and replaces the two positions by something that depends on their difference. Switch between them. The tables here hold starting values, not trained ones.',
+    'Most relative encodings come from this line. Each keeps some terms, drops some, and replaces the two positions by something that depends on their difference. Switch between them. The tables here hold random numbers, not trained ones.',
   ],
   question:
     'Which scheme keeps the content and one trained number per bucket of distances, and nothing else?',
@@ -826,6 +826,7 @@ const stretching: Step = {
         y: 'times slower than trained',
         lines: waves.slice(1).map((pairs, n) => ({
           label: SCALINGS[n + 1]!.title,
+          series: n + 1,
           x: numbers(plain.length),
           y: y(pairs).map((wave, p) => wave / plain[p]!),
         })),

@@ -1,0 +1,82 @@
+// The explorer in a real Chromium, and the tool that it must agree with.
+//
+//   LOCUS_EXPLORER    explorer.html
+//   LOCUS_TOOL        the locus command
+import { after, before } from 'node:test';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import { launch } from './browser.mjs';
+
+const file = process.env.LOCUS_EXPLORER;
+export const page_address = pathToFileURL(file).href;
+export const page_text = () => readFileSync(file, 'utf8');
+
+/** What the tool prints with --json, whatever its verdict. */
+export function tool(...args) {
+  const options = { encoding: 'utf8', maxBuffer: 2 ** 28, env: { PATH: process.env.PATH } };
+  return JSON.parse(execFileSync(process.env.LOCUS_TOOL, [...args, '--json'], options));
+}
+
+let browser;
+export function useExplorer() {
+  before(async () => {
+    browser = await launch();
+  });
+  after(() => browser.close());
+}
+
+/** Opens a part of the page without network; `requests` and `errors` gather what it did. */
+export async function openExplorer(t, hash = '', options = {}) {
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    offline: true,
+    reducedMotion: 'reduce',
+    ...options,
+  });
+  t.after(() => context.close());
+  const page = await context.newPage();
+  const requests = [];
+  const errors = [];
+  page.on('request', (request) => requests.push(request.url()));
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) errors.push(message.text());
+  });
+  page.on('pageerror', (error) => errors.push(error.message));
+  page.on('dialog', (dialog) => errors.push(`dialog: ${dialog.message()}`));
+  await page.goto(page_address + hash);
+  await page.waitForSelector('body[data-ready]');
+  return { page, requests, errors };
+}
+
+/** Waits until nothing is being computed, and what was is drawn. */
+export async function settle(page) {
+  // A new address is heard of in a task of its own.
+  await page.evaluate(() => new Promise((ready) => setTimeout(ready, 0)));
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll('[data-busy]')].every((one) => one.dataset.busy === '0'),
+  );
+  await page.evaluate(async () => {
+    await document.fonts.ready;
+    for (let frame = 0; frame < 3; ++frame) await new Promise(requestAnimationFrame);
+  });
+}
+
+/** The rows of a CSV file that a figure saves, numbers as numbers. */
+export async function savedRows(page, figure) {
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    figure.getByRole('button', { name: 'CSV' }).click(),
+  ]);
+  const text = readFileSync(await download.path(), 'utf8');
+  return text
+    .trimEnd()
+    .split('\r\n')
+    .slice(1)
+    .map((line) => line.split(','));
+}
+
+/** Whether two numbers agree to 1e-12 of their size, or of one. */
+export function agrees(a, b) {
+  return Math.abs(a - b) <= 1e-12 * Math.max(1, Math.abs(a), Math.abs(b));
+}

@@ -1,0 +1,295 @@
+// The explorer as people use it: controls, keyboard, screens, hostile input.
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { readFileSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { openExplorer, page_address, settle, tool, useExplorer } from './explorer.mjs';
+
+useExplorer();
+const list = tool('list').encodings;
+
+test('one file, below 3 MB, without network, soon painted', async (t) => {
+  const size = statSync(fileURLToPath(page_address)).size;
+  assert.ok(size < 3e6, `${size} bytes`);
+  const { page, requests, errors } = await openExplorer(t, '#play?a=rope&b=alibi');
+  await settle(page);
+  assert.deepEqual(
+    requests.filter((one) => !/^(file|blob|data):/.test(one)),
+    [],
+  );
+  assert.deepEqual(errors, []);
+  const paint = await page.evaluate(
+    () => performance.getEntriesByName('first-contentful-paint')[0].startTime,
+  );
+  t.diagnostic(`${(size / 1e6).toFixed(2)} MB, first paint after ${paint.toFixed(0)} ms`);
+});
+
+// Options that act only beside another, and what makes them act.
+const BESIDE = {
+  'rope.factor': { scaling: 'linear' },
+  'rope.original_length': { scaling: 'yarn' },
+  'rope.partial': { scaling: 'proportional' },
+};
+
+/** Everything that Play draws, as text. */
+const drawing = (page) =>
+  page.evaluate(() =>
+    [...document.querySelectorAll('#play .side, #play .properties')]
+      .map((one) => one.innerHTML)
+      .join(''),
+  );
+
+test('every control of every encoding moves its figures', async (t) => {
+  const { page, errors } = await openExplorer(t, '#play?a=none&length=48&dim=16&heads=4');
+  let moved = 0;
+  for (const { name, example_options: options } of list) {
+    for (const { name: option } of options) {
+      const beside = Object.entries(BESIDE[`${name}.${option}`] ?? {}).map(
+        ([key, value]) => `&a.${key}=${value}`,
+      );
+      await page.evaluate(
+        (hash) => {
+          location.hash = hash;
+        },
+        `#play?a=${name}&length=48&dim=16&heads=4${beside.join('')}`,
+      );
+      await settle(page);
+      const before = await drawing(page);
+      await page.evaluate((control) => {
+        const input = document.querySelector(`#play [data-side="a"] [name="${control}"]`);
+        if (input.type === 'checkbox') input.click();
+        else {
+          if (input.tagName === 'SELECT')
+            input.selectedIndex = (input.selectedIndex + 1) % input.options.length;
+          else if (input.type === 'range')
+            input.value = Number(input.value) > Number(input.max) / 2 ? input.min : input.max;
+          else input.value = '10';
+          input.dispatchEvent(new Event('input', { bubbles: true }));
+          input.dispatchEvent(new Event('change', { bubbles: true }));
+        }
+      }, option);
+      await settle(page);
+      assert.notEqual(await drawing(page), before, `${name}: ${option} changes nothing`);
+      ++moved;
+    }
+  }
+  assert.ok(moved > 20, `${moved} controls`);
+  for (const control of ['length', 'dim', 'heads', 'seed', 'head', 'm', 'weights', 'causal']) {
+    await page.evaluate(() => {
+      location.hash = '#play?a=xpos&heads=4&dim=16&length=48&content=random';
+    });
+    await settle(page);
+    const before = await drawing(page);
+    await page.evaluate((name) => {
+      const input = document.querySelector(`#play [name="${name}"]`);
+      if (input.type === 'checkbox') input.click();
+      else {
+        input.value = Number(input.value) + 3;
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+      }
+    }, control);
+    await settle(page);
+    // xPos has no heads that differ: their number and the head shown are in the titles alone.
+    assert.notEqual(await drawing(page), before, control);
+  }
+  assert.deepEqual(errors, []);
+});
+
+test('the address holds the state, and another page opens it', async (t) => {
+  const { page } = await openExplorer(t, '#play?a=rope&a.base=500&b=alibi&length=64');
+  await settle(page);
+  assert.equal(await page.locator('.side').count(), 2);
+  assert.match(page.url(), /a=rope&a\.base=500&b=alibi&length=64/);
+  assert.ok(await page.locator('.difference [data-figure="difference-scores"] image').count());
+});
+
+test('from a slider to painted figures', async (t) => {
+  const { page } = await openExplorer(t, '#play?a=rope&dim=128&length=512');
+  await settle(page);
+  const times = await page.evaluate(async () => {
+    const live = document.querySelector('#play .live');
+    const input = document.querySelector('#play [data-side="a"] [name="base"]');
+    const found = [];
+    for (let n = 0; n < 24; ++n) {
+      const before = live.dataset.drawn;
+      const began = performance.now();
+      input.value = 20 + 6 * n;
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+      while (live.dataset.drawn === before) await new Promise(requestAnimationFrame);
+      await new Promise(requestAnimationFrame);
+      found.push(performance.now() - began);
+    }
+    return found.sort((a, b) => a - b);
+  });
+  t.diagnostic(
+    `dim 128, length 512: median ${times[12].toFixed(0)} ms, 95 of 100 below ${times[22].toFixed(0)} ms`,
+  );
+});
+
+test('the guided path is walked by keyboard', async (t) => {
+  const { page, errors } = await openExplorer(t);
+  for (let step = 1; step <= 12; ++step) {
+    await page.waitForSelector(`.step[data-step="${step}"]`);
+    await settle(page);
+    if (step < 12)
+      assert.ok((await page.locator('.step figure svg').count()) > 0, `step ${step} has a figure`);
+    const before = await page.locator('.step .stage').innerHTML();
+    // Tab from the heading: the question first, then the controls, then the way on.
+    await page.locator('.step h2').focus();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Space');
+    assert.ok(await page.locator('.explanation').isVisible(), `step ${step} answers`);
+    assert.match(await page.locator('.verdict-line').innerText(), /^(Yes|Not so)/);
+    await page.keyboard.press('Tab');
+    const kind = await page.evaluate(() => document.activeElement.type);
+    await page.keyboard.press(kind === 'range' ? 'ArrowRight' : 'Space');
+    if (kind === 'button') {
+      await page.keyboard.press('Tab'); // the first of a choice is pressed already
+      await page.keyboard.press('Space');
+    }
+    await settle(page);
+    assert.notEqual(await page.locator('.step .stage').innerHTML(), before, `step ${step} moves`);
+    for (let n = 0; n < 80; ++n) {
+      await page.keyboard.press('Tab');
+      if (await page.evaluate(() => document.activeElement.matches('.turning .primary'))) break;
+    }
+    await page.keyboard.press('Enter');
+  }
+  await page.waitForSelector('#play:not([hidden])');
+  assert.deepEqual(errors, []);
+});
+
+test('all published configs open in the page', async (t) => {
+  const { page, errors } = await openExplorer(t, '#model');
+  await page.waitForSelector('#model .live[data-answered]');
+  const names = await page.$$eval('#model select:first-of-type option', (all) =>
+    all.map(({ value }) => value).filter(Boolean),
+  );
+  const failed = await page.evaluate(async (all) => {
+    const live = document.querySelector('#model .live');
+    const picker = live.querySelector('select');
+    const wrong = [];
+    for (const name of new Set(all)) {
+      delete live.dataset.answered;
+      picker.value = name;
+      picker.dispatchEvent(new Event('change'));
+      while (!live.dataset.answered) await new Promise((ready) => setTimeout(ready, 5));
+      const said = live.querySelector('.problem');
+      if (!said.hidden || !live.querySelector('.answer tbody tr'))
+        wrong.push(`${name}: ${said.textContent}`);
+    }
+    return wrong;
+  }, names);
+  assert.ok(new Set(names).size > 80);
+  assert.deepEqual(failed, []);
+  assert.deepEqual(errors, []);
+});
+
+const SMALL = {
+  model_type: 'llama',
+  hidden_size: 64,
+  num_attention_heads: 4,
+  num_hidden_layers: 2,
+  max_position_embeddings: 128,
+};
+const HOSTILE = [
+  ['nonsense', 'not json at all', /.+/],
+  ['NaN', JSON.stringify(SMALL).replace('64', 'NaN'), /.+/],
+  ['an unknown key', JSON.stringify({ ...SMALL, rope_magic: 3 }), /rope_magic/],
+  [
+    'an unknown model',
+    JSON.stringify({ ...SMALL, model_type: '</script><img src=x onerror=alert(1)>' }),
+    /<\/script><img/,
+  ],
+  ['deep brackets', '['.repeat(100000), /.+/],
+  ['a negative size', JSON.stringify({ ...SMALL, hidden_size: -64 }), /-64/],
+];
+
+test('hostile configs get a sentence', async (t) => {
+  const { page, errors } = await openExplorer(t, '#model');
+  await page.waitForSelector('#model .live[data-answered]');
+  const problem = page.locator('#model .problem');
+  for (const [name, text, sentence] of HOSTILE) {
+    await page.locator('#model textarea').first().fill(text);
+    await problem.waitFor({ state: 'visible' });
+    await settle(page);
+    assert.match(await problem.innerText(), sentence, name);
+    await page.locator('#model textarea').first().fill(JSON.stringify(SMALL));
+    await problem.waitFor({ state: 'hidden' });
+  }
+  await page
+    .locator('#model input[type=file]')
+    .first()
+    .setInputFiles({
+      name: 'config.json',
+      mimeType: 'application/json',
+      buffer: Buffer.alloc(50e6, 0x20),
+    });
+  await problem.waitFor({ state: 'visible' });
+  assert.match(await problem.innerText(), /50 MB/);
+  assert.deepEqual(errors, []);
+});
+
+test('a hostile address opens the page', async (t) => {
+  const { page, errors } = await openExplorer(
+    t,
+    '#play?a=<script>&length=NaN&a.base=x&b=rope&b.base=%3Cimg%3E',
+  );
+  await page.waitForSelector('.side .problem:visible');
+  assert.match(await page.locator('.side .problem:visible').first().innerText(), /<img>/);
+  assert.deepEqual(errors, []);
+});
+
+const axe = readFileSync(
+  createRequire(resolve(process.env.LOCUS_WEB_MODULES, 'anchor.cjs')).resolve(
+    'axe-core/axe.min.js',
+  ),
+  'utf8',
+);
+for (const colorScheme of ['light', 'dark'])
+  test(`axe finds nothing serious, ${colorScheme}`, async (t) => {
+    const { page } = await openExplorer(t, '#learn/1', { colorScheme });
+    await page.evaluate(axe);
+    for (const hash of [
+      '#learn/1',
+      '#learn/6',
+      '#learn/12',
+      '#play?a=rope&b=shaw',
+      '#model?a=Llama 3.1 8B&b=LLaMA 7B',
+    ]) {
+      await page.evaluate((to) => {
+        location.hash = to;
+      }, hash);
+      await settle(page);
+      const found = await page.evaluate(async () =>
+        (await window.axe.run()).violations
+          .filter(({ impact }) => ['serious', 'critical'].includes(impact))
+          .map(
+            ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`,
+          ),
+      );
+      assert.deepEqual(found, [], hash);
+    }
+  });
+
+for (const width of [360, 768, 1920])
+  test(`nothing is wider than a screen of ${width}`, async (t) => {
+    const { page } = await openExplorer(t, '#learn/1', { viewport: { width, height: 800 } });
+    for (const hash of [
+      '#learn/1',
+      '#learn/6',
+      '#learn/11',
+      '#play?a=rope',
+      '#play?a=t5&b=alibi',
+      '#model',
+    ]) {
+      await page.evaluate((to) => {
+        location.hash = to;
+      }, hash);
+      await settle(page);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(wide <= 0, `${hash}: ${wide} px too wide`);
+    }
+  });

@@ -1,0 +1,140 @@
+// What the page computes and shows is what the tool prints.
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { test } from 'node:test';
+import {
+  agrees,
+  openExplorer,
+  page_text,
+  savedRows,
+  settle,
+  tool,
+  useExplorer,
+} from './explorer.mjs';
+
+useExplorer();
+
+const block = (id) => new RegExp(`id="${id}">([^]*?)</script>`).exec(page_text())[1];
+
+/** The core that the page carries, run by Node. */
+async function pageCore() {
+  const folder = mkdtempSync(join(tmpdir(), 'locus-core-'));
+  const path = join(folder, 'core.cjs');
+  writeFileSync(path, block('core-script').split('\n// worker\n')[0]);
+  const make = createRequire(import.meta.url)(path);
+  rmSync(folder, { recursive: true });
+  const core = await make({
+    wasmBinary: gunzipSync(Buffer.from(block('core-wasm').trim(), 'base64')),
+  });
+  return (question) => {
+    const bytes = new TextEncoder().encode(JSON.stringify(question));
+    const at = core._malloc(bytes.length);
+    core.HEAPU8.set(bytes, at);
+    const places = core._locus_ask(at, bytes.length) >>> 2;
+    const [text, size, first, count] = core.HEAPU32.slice(places, places + 4);
+    const numbers = core.HEAPF64.slice(first >>> 3, (first >>> 3) + count);
+    const answer = JSON.parse(
+      new TextDecoder().decode(core.HEAPU8.slice(text, text + size)),
+      (_, value) => (value?.$ ? [...numbers.slice(value.$[0], value.$[0] + value.$[1])] : value),
+    );
+    core._free(at);
+    return answer;
+  };
+}
+
+/** Equal, numbers to 1e-12. Findings repeat their numbers in words, and are compared without. */
+function assertAlike(a, b, path) {
+  if (typeof a === 'number' && typeof b === 'number') {
+    // A least-squares fit to random rows magnifies the last digit of a cosine.
+    const fit = /^[^.]*\.properties\.6\.value$/.test(path); // linear-shift
+    assert.ok(
+      fit ? Math.abs(a - b) <= 1e-4 * Math.max(1, Math.abs(b)) : agrees(a, b),
+      `${path}: ${a} and ${b}`,
+    );
+  } else if (a !== null && b !== null && typeof a === 'object' && typeof b === 'object') {
+    assert.deepEqual(Object.keys(a), Object.keys(b), path);
+    for (const key of Object.keys(a)) assertAlike(a[key], b[key], `${path}.${key}`);
+  } else if (/\.(sentence|description)$/.test(path)) {
+    const plain = (text) => text.replace(/[-+]?[\d.]+(e[-+]?\d+)?/g, '#');
+    assert.equal(plain(a), plain(b), path);
+  } else {
+    assert.equal(a, b, path);
+  }
+}
+
+const list = tool('list').encodings;
+const variants = list.flatMap(({ name, variants: more }) => [
+  name,
+  ...more.map((one) => `${name}{${one}}`),
+]);
+
+test('list, show and check of every encoding and variant agree with the tool', async () => {
+  const ask = await pageCore();
+  assertAlike(ask({ ask: 'list' }).encodings, list, 'list');
+  const sizes = ['--heads', '4', '--dim', '32', '--length', '48', '--seed', '3'];
+  const shown = tool('show', ...variants, ...sizes).encodings;
+  const checked = tool('check', ...variants, ...sizes).encodings;
+  assert.ok(variants.length > 30);
+  variants.forEach((encoding, index) => {
+    const question = { encoding, heads: 4, dim: 32, length: 48, seed: 3 };
+    const { out, ...show } = shown[index];
+    assert.equal(out, null);
+    assertAlike(ask({ ask: 'show', ...question }), show, encoding);
+    const { required, met, ...check } = checked[index];
+    assert.deepEqual([required, met], [[], true]);
+    assertAlike(ask({ ask: 'check', ...question }), check, encoding);
+  });
+});
+
+test('published configs are explained as by the tool', async (t) => {
+  const ask = await pageCore();
+  const published = JSON.parse(block('published'));
+  assert.ok(published.length > 80, `${published.length} configs`);
+  const folder = mkdtempSync(join(tmpdir(), 'locus-configs-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  for (const [index, { name, text }] of published.entries()) {
+    const answer = ask({ ask: 'explain', models: [{ name, text }] });
+    assert.equal(answer.error, undefined, name);
+    if (index % 16 !== 0) continue; // a process each
+    const path = join(folder, 'config.json');
+    writeFileSync(path, text);
+    assertAlike({ ...answer.models[0].explained, file: path }, tool('explain', path), name);
+  }
+});
+
+test('every encoding opens, and its saved numbers are those of the tool', async (t) => {
+  const { page, errors } = await openExplorer(t, '#play?a=none');
+  const shown = tool('show', ...list.map(({ name }) => name)).encodings;
+  for (const [index, { name }] of list.entries()) {
+    await page.evaluate((hash) => {
+      location.hash = hash;
+    }, `#play?a=${name}`);
+    await settle(page);
+    assert.equal(await page.locator('.problem:visible').count(), 0, name);
+    const [panel] = shown[index].panels;
+    const rows = await savedRows(page, page.locator('[data-figure="panel"]').first());
+    const values =
+      panel.kind === 'heatmap' ? panel.values.flat() : panel.curves.flatMap(({ y }) => y);
+    assert.ok(rows.length >= values.length, name);
+    values.forEach((value, n) => assert.ok(agrees(Number(rows[n].at(-1)), value), `${name} ${n}`));
+  }
+  assert.deepEqual(errors, []);
+});
+
+test('the property table shows what locus check says', async (t) => {
+  const { page } = await openExplorer(t, '#play?a=rope&b=alibi');
+  await settle(page);
+  const cells = await page.$$eval('.properties tbody tr', (rows) =>
+    rows.map((row) => [...row.querySelectorAll('td b')].map((cell) => cell.textContent)),
+  );
+  const word = { yes: 'yes', no: 'no', 'does not apply': '–' };
+  const [rope, alibi] = tool('check', 'rope', 'alibi').encodings;
+  assert.deepEqual(
+    cells,
+    rope.properties.map(({ verdict }, n) => [word[verdict], word[alibi.properties[n].verdict]]),
+  );
+});
