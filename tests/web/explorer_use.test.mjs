@@ -1,8 +1,9 @@
 // The explorer as people use it: controls, keyboard, screens, hostile input.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { readFileSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openExplorer, page_address, settle, tool, useExplorer } from './explorer.mjs';
@@ -219,14 +220,11 @@ test('hostile configs get a sentence', async (t) => {
     await page.locator('#model textarea').first().fill(JSON.stringify(SMALL));
     await problem.waitFor({ state: 'hidden' });
   }
-  await page
-    .locator('#model input[type=file]')
-    .first()
-    .setInputFiles({
-      name: 'config.json',
-      mimeType: 'application/json',
-      buffer: Buffer.alloc(50e6, 0x20),
-    });
+  const folder = mkdtempSync(join(tmpdir(), 'locus-large-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const large = join(folder, 'config.json');
+  writeFileSync(large, Buffer.alloc(50e6, ' '));
+  await page.locator('#model input[type=file]').first().setInputFiles(large);
   await problem.waitFor({ state: 'visible' });
   assert.match(await problem.innerText(), /50 MB/);
   assert.deepEqual(errors, []);
