@@ -65,7 +65,7 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
   const area = band
     ? Array.from(band.x, (x, n) => ({ x, low: band.low[n]!, high: band.high[n]! }))
     : [];
-  return Plot.plot({
+  const svg = Plot.plot({
     width,
     height: chart.height ?? 260,
     marginTop: 30,
@@ -123,6 +123,9 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
       ),
     ],
   }) as SVGSVGElement;
+  // A label needs a role that may have one.
+  for (const group of svg.querySelectorAll('g[aria-label]')) group.setAttribute('role', 'group');
+  return svg;
 }
 
 /** A name that a file may have. */
