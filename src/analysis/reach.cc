@@ -152,7 +152,7 @@ Property Decays(const Probe& probe) {
 
 Property PastLength(const Probe& probe) {
   Property p = {.name = "past-length",
-                .question = "does it serve positions past the trained length?",
+                .question = "is it defined past the trained length?",
                 .value = kNothing,
                 .measure =
                     "share of neighbours past the length that it still "

@@ -4,12 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "analysis/measures.h"
 #include "locus/error.h"
 
 namespace locus::analysis {
 namespace {
+
+// A change beside the size of what changes: "0.3 of their size", or "25 times
+// their size".
+std::string OfSize(double ratio) {
+  return fmt::format("{} {} their size", Shown(ratio),
+                     ratio < 1.0 ? "of" : "times");
+}
 
 // Pairs of tokens that are moved together.
 constexpr int64_t kPairs = 32;
@@ -137,16 +145,17 @@ Property Relative(const Probe& probe) {
   } else if (by_near <= kSame) {
     p.sentence = fmt::format(
         "Inside the trained length scores depend on m - n only, but moving "
-        "both tokens by {} changes them by {} of their size.",
-        kFar, Shown(worst));
+        "both tokens by {} changes them by {}.",
+        kFar, OfSize(worst));
   } else {
     const bool farther = by_far > by_near;
-    p.sentence = fmt::format(
-        "Moving both tokens by {} changes scores by up to {} of their size",
-        farther ? kFar : kNear, Shown(worst));
+    p.sentence =
+        fmt::format("Moving both tokens by {} changes scores by up to {}",
+                    farther ? kFar : kNear, OfSize(worst));
     if (!std::isnan(by_far)) {
-      p.sentence += fmt::format(", by {} up to {}", farther ? kNear : kFar,
-                                Shown(std::min(by_near, by_far)));
+      p.sentence += fmt::format(", and moving them by {} by up to {}",
+                                farther ? kNear : kFar,
+                                OfSize(std::min(by_near, by_far)));
     }
     p.sentence += ".";
   }
