@@ -4,11 +4,13 @@
     python tools/stubs.py [FOLDER]
 
 python/locus_attn/_locus.pyi is the native module: signatures come from the module
-itself; arrays of any framework are typed Any. python/locus_attn/torch/_modules.pyi
-has the modules for PyTorch. FOLDER: another place than python/locus_attn.
+itself, and what arrays come back from ARRAYS below.
+python/locus_attn/torch/_modules.pyi has the modules for PyTorch. FOLDER: another
+place than python/locus_attn.
 """
 
 import inspect
+import itertools
 import pathlib
 import re
 import sys
@@ -28,16 +30,105 @@ TYPES = {
 }
 
 
+# Arrays are those of any framework that speaks DLPack, and results are of the
+# framework of the first argument: _ArrayT. The other arguments that must be arrays
+# are _Array; positions, lengths and the like may be sequences, too, and stay Any.
+HEAD = """\
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+__version__: str
+
+class _Array(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __dlpack_device__(self) -> Any: ...
+
+_ArrayT = TypeVar("_ArrayT", bound=_Array)
+"""
+
+# Function -> its arguments that must be arrays, and its result.
+ARRAYS = {
+    "attention": (("k", "v"), "_ArrayT"),
+    "attention_backward": (
+        ("q", "k", "v", "out", "lse"),
+        "tuple[_ArrayT, _ArrayT, _ArrayT, dict[str, Any]]",
+    ),
+    "merge": ((), "tuple[_ArrayT, _ArrayT]"),
+    "linear_attention": (("k", "v"), "_ArrayT"),
+    "forget_gate_sums": ((), "_ArrayT"),
+    "forget_gate_bias": ((), "_ArrayT"),
+    "forget_gate_backward": ((), "_ArrayT"),
+    "rotate": ((), "_ArrayT"),
+    "rotate_with": (("cos", "sin"), "_ArrayT"),
+    "decode": ((), "_ArrayT"),
+    "decode_pages": (("k_pages", "v_pages"), "_ArrayT"),
+    "convert_layout": ((), "_ArrayT"),
+}
+
+
+def overloads(line: str, flags: list[str], result: str) -> list[str]:
+    """A signature for each way to set the flags that add arrays to the result."""
+    lines = []
+    for chosen in itertools.product((False, True), repeat=len(flags)):
+        typed, count = line, 1 + sum(chosen)
+        for flag, on in zip(flags, chosen, strict=True):
+            kind = "Literal[True]" if on else "Literal[False] = False"
+            typed = typed.replace(f"{flag}: bool = False", f"{flag}: {kind}")
+        arrays = f"tuple[{', '.join([result] * count)}]" if count > 1 else result
+        lines.append(typed.replace(f"-> {result}:", f"-> {arrays}:"))
+    return [
+        *lines,
+        line.replace(f"-> {result}:", f"-> {result} | tuple[{result}, ...]:"),
+    ]
+
+
+def type_arrays(text: str) -> str:
+    """The stub with arrays typed, and overloads where flags decide the result."""
+    found = set()
+
+    def typed(match: re.Match) -> str:
+        line, indent, name, body = match[0], match[1], match[2], match[3]
+        if name not in ARRAYS:
+            return line
+        found.add(name)
+        arrays, result = ARRAYS[name]
+        head, tail = line.removesuffix(body), body
+        first = "tuple[_ArrayT, _ArrayT]" if name == "merge" else "_ArrayT"
+        head = re.sub(r"(\((?:self, )?\w+): Any", rf"\1: {first}", head, count=1)
+        if name == "merge":
+            head = head.replace("b: Any", f"b: {first}")
+        for argument in arrays:
+            head = re.sub(rf"\b{argument}: Any\b", f"{argument}: _Array", head)
+        head = re.sub(r"-> Any:$", f"-> {result}:", head)
+        flags = [f for f in ("return_lse", "return_weights") if f"{f}: bool" in head]
+        if not flags:
+            return head + tail
+        lines = overloads(head, flags, result)
+        for at, each in enumerate(lines):
+            end = tail if at == 0 else " ..."
+            lines[at] = f"{indent}@overload\n{each}{end}"
+        return "\n\n".join(lines)
+
+    signature = r'^( *)def (\w+)\(.*-> Any:((?: \.\.\.)?(?:\n\1 +"""[\s\S]*?""")?)$'
+    text = re.sub(signature, typed, text, flags=re.MULTILINE)
+    assert found == set(ARRAYS), set(ARRAYS) - found
+    return text
+
+
 def native() -> str:
     generator = StubGen(locus_attn._locus)
     generator.put(locus_attn._locus)
     text = generator.get()
     # Properties are typed by nanobind, functions by their own signatures.
     text = re.sub(r"-> object\b", "-> Any", text)
-    imports = "from collections.abc import Callable, Sequence\nfrom typing import Any\n"
     head, _, rest = text.partition("\n\n")
     rest = re.sub(r"\A(?:(?:from|import) .*\n|\n)*", "", rest)
-    return f"{head}\n\n{imports}\n\n{rest}"
+    # Containers without a type of what they contain.
+    for bare, full in (("dict", "str, Any"), ("tuple", "Any, ..."), ("list", "Any")):
+        word = rf"^( *def .*)\b{bare}\b(?!\[|\()"
+        while re.search(word, rest, re.MULTILINE):
+            rest = re.sub(word, rf"\1{bare}[{full}]", rest, flags=re.MULTILINE)
+    return type_arrays(f"{head}\n\n{HEAD}\n\n{rest}")
 
 
 def type_of(field: dict) -> str:

@@ -22,7 +22,7 @@ HEADS, HEAD_DIM, REACH = 8, 64, 256
 SHADES = " .:-=+*#%@"
 
 
-# %% Bias against offset, a row a head
+# %% Bias against offset, one row per head
 def bias(encoding: locus.Encoding) -> np.ndarray:
     """B[h, m - n] for m - n = 0 .. REACH - 1: [heads, REACH]."""
     q = np.zeros((1, HEADS, REACH, HEAD_DIM), np.float32)
@@ -31,7 +31,7 @@ def bias(encoding: locus.Encoding) -> np.ndarray:
     _, lse = locus.attention(
         q, one, one, encoding, q_positions=offsets, k_positions=[0], return_lse=True
     )
-    return lse[0]
+    return np.asarray(lse[0])
 
 
 # %% Score against offset, for encodings that rotate
@@ -39,27 +39,27 @@ def score(encoding: locus.Encoding) -> np.ndarray:
     """(R_m e).(R_n e) / |e|^2 for m - n = 0 .. REACH - 1: [1, REACH]."""
     e = np.ones((1, 1, REACH, HEAD_DIM), np.float32)
     turned = locus.rotate(e, encoding)
-    return (turned[0, 0] @ turned[0, 0, 0] / HEAD_DIM)[None]
+    return np.asarray(turned[0, 0] @ turned[0, 0, 0] / HEAD_DIM)[None]
 
 
 # %% Position against channel, for encodings of the input
 def rows(encoding: locus.Encoding) -> np.ndarray:
     """E[pos]^T for pos = 0 .. REACH - 1: [channels, REACH]."""
-    return encoding.embed(np.arange(REACH)).T
+    return np.asarray(encoding.embed(np.arange(REACH))).T
 
 
 # %% Pictures: numbers in [0, 1], dark is small
 def pictures() -> dict[str, np.ndarray]:
     table = np.linspace(1, -1, 32)[:, None] * np.linspace(0.2, 1, HEADS)
     drawn = {
-        "ALiBi, bias by offset, a row a head": bias(locus.Alibi(HEADS)),
-        "T5, bias by offset, a row a head": bias(locus.T5Bias(table)),
+        "ALiBi, bias by offset, one row per head": bias(locus.Alibi(HEADS)),
+        "T5, bias by offset, one row per head": bias(locus.T5Bias(table)),
         "RoPE, score by offset": score(locus.Rope(HEAD_DIM, "halves")),
         "sinusoids, channel by position": rows(locus.Sinusoidal(32)),
     }
 
     def spread(x: np.ndarray) -> np.ndarray:
-        return (x - x.min()) / (x.max() - x.min())
+        return np.asarray((x - x.min()) / (x.max() - x.min()))
 
     return {title: spread(x) for title, x in drawn.items()}
 

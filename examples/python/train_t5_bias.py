@@ -30,14 +30,15 @@ class Model(nn.Module):
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
         self.readout = nn.Linear(WIDTH, VOCABULARY)
-        # A bucket an offset: half of the buckets are exact.
+        # One bucket per offset: half of the buckets are exact.
         self.position = lt.T5Bias(HEADS, buckets=buckets, max_distance=2 * buckets)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens)
         q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
         mixed = self.position(q, k, v, causal=True)
-        return self.readout(x + self.out(mixed.transpose(1, 2).flatten(2)))
+        y: Tensor = self.readout(x + self.out(mixed.transpose(1, 2).flatten(2)))
+        return y
 
 
 def batch(row: int, size: int = 32) -> Tensor:
@@ -46,7 +47,7 @@ def batch(row: int, size: int = 32) -> Tensor:
 
 
 def train(steps: int, row: int) -> tuple[list[float], Model]:
-    """Loss of each step, on the second row only, in nats a token."""
+    """Loss of each step, on the second row only, in nats per token."""
     torch.manual_seed(0)
     model = Model(buckets=4 * row)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -56,7 +57,7 @@ def train(steps: int, row: int) -> tuple[list[float], Model]:
         logits = model(tokens[:, :-1])[:, row - 1 :]
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, row:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
     return losses, model

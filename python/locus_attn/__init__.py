@@ -12,6 +12,7 @@ offsets are query position minus key position.
 """
 
 import importlib as _importlib
+import typing as _typing
 
 from . import _locus
 from ._locus import *  # noqa: F403
@@ -22,9 +23,12 @@ __all__ = sorted(
     [name for name in vars(_locus) if not name.startswith("_")] + ["__version__"]
 )
 
+if _typing.TYPE_CHECKING:
+    from . import torch as torch
+else:
 
-def __getattr__(name: str):
-    # PyTorch is optional, and slow to import.
-    if name == "torch":
-        return _importlib.import_module(".torch", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str):
+        # PyTorch is optional, and slow to import.
+        if name == "torch":
+            return _importlib.import_module(".torch", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,15 @@
 """Positional encodings for transformer attention, fused on the CPU."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+__version__: str
+
+class _Array(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __dlpack_device__(self) -> Any: ...
+
+_ArrayT = TypeVar("_ArrayT", bound=_Array)
 
 
 class Encoding:
@@ -13,10 +21,10 @@ class Encoding:
     def name(self) -> str:
         """The name in the list, such as "rope"."""
 
-    def params(self) -> dict:
+    def params(self) -> dict[str, Any]:
         """The trainable parameters: name -> array, shared."""
 
-    def with_params(self, values: dict) -> Encoding:
+    def with_params(self, values: dict[str, Any]) -> Encoding:
         """The same encoding with other parameter values, by name."""
 
     def embed(self, positions: Any) -> Any:
@@ -31,7 +39,7 @@ class NoPosition(Encoding):
 
     def __init__(self) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Index(Encoding):
     """
@@ -43,7 +51,7 @@ class Index(Encoding):
 
     def __init__(self, dim: int, mode: str = 'add') -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class NormalisedIndex(Encoding):
     """
@@ -56,7 +64,7 @@ class NormalisedIndex(Encoding):
 
     def __init__(self, dim: int, mode: str = 'add', length: int | None = None) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Binary(Encoding):
     """
@@ -68,7 +76,7 @@ class Binary(Encoding):
 
     def __init__(self, bits: int, dim: int = 0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class SineOnly(Encoding):
     """
@@ -80,7 +88,7 @@ class SineOnly(Encoding):
 
     def __init__(self, dim: int, base: float = 10000.0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Sinusoidal(Encoding):
     """
@@ -94,7 +102,7 @@ class Sinusoidal(Encoding):
 
     def __init__(self, dim: int, base: float = 10000.0, layout: str = 'interleaved', offset: int = 0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Learned(Encoding):
     """
@@ -106,7 +114,7 @@ class Learned(Encoding):
 
     def __init__(self, table: Any, offset: int = 0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def resized(self, length: int, kernel: str) -> Learned:
         """
@@ -127,7 +135,7 @@ class KeyOffset(Encoding):
 
     def __init__(self, rows: Any) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Shaw(Encoding):
     """
@@ -141,7 +149,7 @@ class Shaw(Encoding):
 
     def __init__(self, keys: Any | None, values: Any | None = None, r_min: int | None = None, r_max: int | None = None) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class TransformerXL(Encoding):
     """
@@ -154,7 +162,7 @@ class TransformerXL(Encoding):
 
     def __init__(self, r: Any, u: Any, v: Any) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     @staticmethod
     @staticmethod
@@ -175,7 +183,7 @@ class Deberta(Encoding):
 
     def __init__(self, c2p: Any | None, p2c: Any | None, position_buckets: int, max_relative_positions: int) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Tupe(Encoding):
     """
@@ -191,7 +199,7 @@ class Tupe(Encoding):
 
     def __init__(self, q_pos: Any, k_pos: Any, bias: Any | None = None, cls: Any | None = None, cls_position: int = 0, *, buckets: Any | None = None) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class T5Bias(Encoding):
     """
@@ -204,7 +212,7 @@ class T5Bias(Encoding):
 
     def __init__(self, table: Any, max_distance: int = 128, bidirectional: bool = False) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Alibi(Encoding):
     """
@@ -218,7 +226,7 @@ class Alibi(Encoding):
 
     def __init__(self, heads: int, bias_max: float = 8.0, slopes: Sequence[float] | None = None, future_slopes: Sequence[float] | None = None) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     @staticmethod
     @staticmethod
@@ -236,7 +244,7 @@ class Kerple(Encoding):
 
     def __init__(self, kind: str, r1: Any, r2: Any) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Fire(Encoding):
     """
@@ -253,7 +261,7 @@ class Fire(Encoding):
 
     def __init__(self, w1: Any, b1: Any, w2: Any, b2: Any, c: Any, threshold: Any, epsilon: float = 1e-06) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Sandwich(Encoding):
     """
@@ -266,7 +274,7 @@ class Sandwich(Encoding):
 
     def __init__(self, heads: int, dim: int = 128, base: float = 10000.0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class SwinBias(Encoding):
     """
@@ -280,7 +288,7 @@ class SwinBias(Encoding):
 
     def __init__(self, table: Any, height: int, width: int, cls: bool = False) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Rope(Encoding):
     """
@@ -301,9 +309,9 @@ class Rope(Encoding):
     values: "relative" rotates values at the key and outputs back at the query (DeepSeek-V4), "absolute" leaves the outputs (RoFormer's rotary_value).
     """
 
-    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, rotary_dim: int | None = None, scaling: dict | None = None, angles: str = 'exact', *, place: str = 'leading', frequencies: Sequence[float] | None = None, softmax_factor: float = 1.0, temperature_beta: float = 0.0, temperature_shift: int = 0, temperature_span: int = 8192, values: str = 'none') -> None: ...
+    def __init__(self, head_dim: int, layout: str, base: float = 10000.0, rotary_dim: int | None = None, scaling: dict[str, Any] | None = None, angles: str = 'exact', *, place: str = 'leading', frequencies: Sequence[float] | None = None, softmax_factor: float = 1.0, temperature_beta: float = 0.0, temperature_shift: int = 0, temperature_span: int = 8192, values: str = 'none') -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def frequencies(self, length: int = 1) -> list[float]:
         """
@@ -313,7 +321,7 @@ class Rope(Encoding):
     def gain(self, length: int = 1) -> float:
         """What multiplies cos and sin (YaRN, LongRoPE)."""
 
-    def cos_sin(self, positions: Any, length: int = 1) -> tuple:
+    def cos_sin(self, positions: Any, length: int = 1) -> tuple[Any, ...]:
         """cos and sin [n, rotary_dim / 2], float32, times the gain."""
 
     @property
@@ -333,7 +341,7 @@ class RopeLearned(Encoding):
 
     def __init__(self, alpha: Any, layout: str, base: float = 10000.0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class Rope2D(Encoding):
     """
@@ -348,7 +356,7 @@ class Rope2D(Encoding):
 
     def __init__(self, head_dim: int, layout: str, width: int, base: float = 10000.0, frequencies: str = 'shared') -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class RopeMixed(Encoding):
     """
@@ -363,7 +371,7 @@ class RopeMixed(Encoding):
 
     def __init__(self, theta: Any, layout: str, width: int, prefix: int = 0, offsets: Sequence[float] = (0.0, 0.0)) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class MRope(Encoding):
     """
@@ -378,7 +386,7 @@ class MRope(Encoding):
 
     def __init__(self, head_dim: int, layout: str, sections: Sequence[int], dealing: str = 'chunked', base: float = 1000000.0) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 class XPos(Encoding):
     """
@@ -393,7 +401,7 @@ class XPos(Encoding):
 
     def __init__(self, head_dim: int, layout: str, base: float = 10000.0, scale_base: float = 512.0, gamma: float = 0.4) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 def pack_position(t: int, h: int, w: int) -> int:
     """
@@ -422,9 +430,9 @@ class Terms(Encoding):
     Offsets find their rows by first_offset (row b belongs to first_offset + b; without it an odd number of rows is centred on 0), by buckets (first_offset + i takes row buckets[i]), or by offsets (row b serves offsets[b] up to offsets[b + 1] - 1). clip: offsets beyond either end take the row of that end, else they are a ValueError. Each of the four is for all tables, or a dict by the name of the table.
     """
 
-    def __init__(self, *, scale: float | None = None, scale_rows: Any | None = None, theta: Any | None = None, layout: str | None = None, rotation: dict | None = None, q_rows: Any | None = None, k_rows: Any | None = None, q_table: Any | None = None, k_table: Any | None = None, bias: Any | None = None, slopes: Any | None = None, future_slopes: Any | None = None, profile_distance: Any | None = None, profile_gain: Any | None = None, profile_knots: Any | None = None, profile_base: Any | None = None, profile_slope: Any | None = None, v_table: Any | None = None, value_rotation: dict | None = None, input_add: Any | None = None, first_position: int = 0, first_offset: int | dict | None = None, buckets: Any | dict | None = None, offsets: Any | dict | None = None, clip: bool | dict = True) -> None: ...
+    def __init__(self, *, scale: float | None = None, scale_rows: Any | None = None, theta: Any | None = None, layout: str | None = None, rotation: dict[str, Any] | None = None, q_rows: Any | None = None, k_rows: Any | None = None, q_table: Any | None = None, k_table: Any | None = None, bias: Any | None = None, slopes: Any | None = None, future_slopes: Any | None = None, profile_distance: Any | None = None, profile_gain: Any | None = None, profile_knots: Any | None = None, profile_base: Any | None = None, profile_slope: Any | None = None, v_table: Any | None = None, value_rotation: dict[str, Any] | None = None, input_add: Any | None = None, first_position: int = 0, first_offset: int | dict[str, Any] | None = None, buckets: Any | dict[str, Any] | None = None, offsets: Any | dict[str, Any] | None = None, clip: bool | dict[str, Any] = True) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def __repr__(self) -> str: ...
 
@@ -440,7 +448,7 @@ class OffsetBias(Encoding):
 
     def __init__(self, table: Any, first_offset: int | None = None, *, clip: bool = True) -> None: ...
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def __repr__(self) -> str: ...
 
@@ -481,13 +489,13 @@ class EncodingInfo:
     def summary(self) -> str: ...
 
     @property
-    def fields(self) -> list:
+    def fields(self) -> list[Any]:
         """
         The arguments of the class: dicts of name, type, default, choices, shape, optional, by_name, sentence and slider.
         """
 
     @property
-    def example_options(self) -> list:
+    def example_options(self) -> list[Any]:
         """The options of example(), likewise."""
 
     @property
@@ -495,7 +503,7 @@ class EncodingInfo:
         """Options of example() worth comparing, such as "kind=power"."""
 
     @property
-    def training(self) -> list:
+    def training(self) -> list[Any]:
         """How each parameter starts and trains in a model."""
 
     def __repr__(self) -> str: ...
@@ -505,7 +513,7 @@ class EncodingInfo:
         A ready-made instance: formulas with their usual constants, tables random. options: the encoding's own, see .options.
         """
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 def encodings() -> list[EncodingInfo]:
     """Every encoding, with its formula, paper and properties."""
@@ -555,7 +563,7 @@ def check(encoding: Encoding | str, heads: int = 8, head_dim: int = 64, length: 
     What an encoding can and cannot do, measured on random tokens: order, uniqueness, relativity, decay and more. encoding: an instance, or a name of encodings().
     """
 
-def machine(threads: int | None = None) -> dict:
+def machine(threads: int | None = None) -> dict[str, Any]:
     """
     What this machine can do, measured now in some tenth of a second: float32 multiply-adds (GFLOP/s), and bandwidth of reading, copying and updating in place (GB/s).
     """
@@ -565,7 +573,8 @@ def explain(encoding: Encoding, heads: int = 8, head_dim: int = 64, length: int 
     The terms that an encoding becomes for a call of these sizes, in words.
     """
 
-def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: bool = False, return_weights: bool = False, threads: int | None = None) -> Any:
+@overload
+def attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: Literal[False] = False, return_weights: Literal[False] = False, threads: int | None = None) -> _ArrayT:
     """
     Fused attention with positions, in memory that grows with the length.
 
@@ -596,24 +605,36 @@ def attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causa
     A query that sees no key yields zeros and lse = -inf.
     """
 
-def attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, d_lse: Any | None = None, pair_bias_grad: bool = False, threads: int | None = None) -> Any:
+@overload
+def attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: Literal[False] = False, return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+@overload
+def attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: Literal[True], return_weights: Literal[False] = False, threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+@overload
+def attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: Literal[True], return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT, _ArrayT]: ...
+
+@overload
+def attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_lse: bool = False, return_weights: bool = False, threads: int | None = None) -> _ArrayT | tuple[_ArrayT, ...]: ...
+
+def attention_backward(d_out: _ArrayT, q: _Array, k: _Array, v: _Array, out: _Array, lse: _Array, encoding: Encoding | None = None, *, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, d_lse: Any | None = None, pair_bias_grad: bool = False, threads: int | None = None) -> tuple[_ArrayT, _ArrayT, _ArrayT, dict[str, Any]]:
     """
     Gradients of sum(d_out * out) + sum(d_lse * lse): (d_q, d_k, d_v, d_params).
 
     out and lse are what attention returned with return_lse=True for the same arguments. d_params: name -> gradient, for every trainable parameter of the encoding and for key_bias, sinks, table_queries and, with pair_bias_grad=True, pair_bias, in their shapes and types. The same bits for any number of threads.
     """
 
-def explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, backward: bool = False, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_weights: bool = False, threads: int | None = None) -> dict:
+def explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, backward: bool = False, causal: bool = False, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, k_positions: Any | None = None, key_lengths: Any | None = None, q_segments: Any | None = None, k_segments: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, dropout: float = 0.0, seed: int | None = None, dropout_tokens: tuple[tuple[int, int], tuple[int, int]] | None = None, return_weights: bool = False, threads: int | None = None) -> dict[str, Any]:
     """
     How attention (or, with backward=True, its gradient) would run a call, without running it: a dict with the driver, the drivers before it and why they do not take the call, threads, SIMD target, sizes, mask and terms. With LOCUS_VERBOSE=1 in the environment every call prints its 'line' and its milliseconds to standard error.
     """
 
-def merge(a: Any, b: Any) -> Any:
+def merge(a: tuple[_ArrayT, _ArrayT], b: tuple[_ArrayT, _ArrayT]) -> tuple[_ArrayT, _ArrayT]:
     """
     Joins (out, lse) of the same queries over two disjoint sets of keys: what one call over all of them gives.
     """
 
-def linear_attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *, causal: bool = False, feature_map: Callable[[Any], Any] | None = None, q_positions: Any | None = None, k_positions: Any | None = None) -> Any:
+def linear_attention(q: _ArrayT, k: _Array, v: _Array, encoding: Encoding | None = None, *, causal: bool = False, feature_map: Callable[[Any], Any] | None = None, q_positions: Any | None = None, k_positions: Any | None = None) -> _ArrayT:
     """
     Linear attention with rotary positions, O(N), in float64:
 
@@ -622,38 +643,38 @@ def linear_attention(q: Any, k: Any, v: Any, encoding: Encoding | None = None, *
     feature_map: a function of one row [D] -> [F], not negative; None is elu(x) + 1. Biases and tables cannot be factored and are refused.
     """
 
-def forget_gate_sums(log_gates: Any, before: Any | None = None) -> Any:
+def forget_gate_sums(log_gates: _ArrayT, before: Any | None = None) -> _ArrayT:
     """
     F[b, h, t] = before[b, h] + sum over l <= t of log_gates[b, h, l], in float64 (Forgetting Transformer).
 
     log_gates [B, H, L]: ln of the forget gates, finite. before [B, H]: F of the last token so far, for keys that join a cache; None is 0.
     """
 
-def forget_gate_bias(sums: Any) -> Any:
+def forget_gate_bias(sums: _ArrayT) -> _ArrayT:
     """
     The key_bias of forget gates, float32 [B, H, Lk]: K_j = F_last - F_j of the sums F of all keys.
 
     Causal attention with it is that with F_i - F_j added to every score, since F_i is the same for all keys of a query. lse is higher by F_last - F_i; a soft cap and sinks do not go with it.
     """
 
-def forget_gate_backward(d_key_bias: Any) -> Any:
+def forget_gate_backward(d_key_bias: _ArrayT) -> _ArrayT:
     """
     The gradient of log_gates, given that of forget_gate_bias, both [B, H, Lk]: sums over the keys before each.
     """
 
-def pack(lengths: Any) -> tuple:
+def pack(lengths: Any) -> tuple[Any, ...]:
     """
     (positions, segments) of sequences packed end to end: [3, 2] gives [0, 1, 2, 0, 1] and [0, 0, 0, 1, 1].
     """
 
-def rotate(x: Any, encoding: Encoding, positions: Any | None = None, inverse: bool = False, *, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> Any:
+def rotate(x: _ArrayT, encoding: Encoding, positions: Any | None = None, inverse: bool = False, *, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> _ArrayT:
     """
     x rotated by Rope, Rope2D, MRope or Terms with theta, in the type and framework of x.
 
     x [B, H, L, D], [H, L, D] or [L, D]; axes="BLHD" (or "LHD", "BLD") says otherwise. positions: integers [L] or [B, L], by default 0 .. L - 1. inverse undoes the rotation. inplace writes to x and returns it.
     """
 
-def rotate_with(x: Any, cos: Any, sin: Any, *, layout: str, rotary_dim: int | None = None, positions: Any | None = None, inverse: bool = False, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> Any:
+def rotate_with(x: _ArrayT, cos: _Array, sin: _Array, *, layout: str, rotary_dim: int | None = None, positions: Any | None = None, inverse: bool = False, axes: str | None = None, inplace: bool = False, threads: int | None = None) -> _ArrayT:
     """
     x rotated by given tables.
 
@@ -678,10 +699,23 @@ class KvCache:
         positions: integers [n] or [B, n], by default each sequence goes on by one, and after packed positions of MRope above the largest coordinate. lengths [B]: only so many tokens of a sequence.
         """
 
-    def decode(self, q: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: bool = False, return_weights: bool = False, threads: int | None = None) -> Any:
+    @overload
+    def decode(self, q: _ArrayT, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[False] = False, return_weights: Literal[False] = False, threads: int | None = None) -> _ArrayT:
         """
         Attends q [B, Hq, Lq, D], unrotated, over everything cached. By default the queries are the last Lq tokens of their sequence, or of what key_lengths leave of it, as in attention.
         """
+
+    @overload
+    def decode(self, q: _ArrayT, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[False] = False, return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+    @overload
+    def decode(self, q: _ArrayT, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[True], return_weights: Literal[False] = False, threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+    @overload
+    def decode(self, q: _ArrayT, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[True], return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT, _ArrayT]: ...
+
+    @overload
+    def decode(self, q: _ArrayT, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, key_lengths: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: bool = False, return_weights: bool = False, threads: int | None = None) -> _ArrayT | tuple[_ArrayT, ...]: ...
 
     def rerotate(self, encoding: Encoding, length: int = 0) -> None:
         """
@@ -709,7 +743,7 @@ class KvCache:
         An independent copy, with memory of its own: one pass over the cached tokens.
         """
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def __len__(self) -> int: ...
 
@@ -738,12 +772,19 @@ class KvCache:
         A copy of the stored values, [B, Hkv, size, Dv]; of int8 the float32 numbers that they stand for.
         """
 
-def decode_pages(q: Any, k_pages: Any, v_pages: Any, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: bool = False, threads: int | None = None) -> Any:
+@overload
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: Literal[False] = False, threads: int | None = None) -> _ArrayT:
     """
     Attends q [B, Hq, Lq, D], unrotated, over tokens in blocks that the caller owns: k_pages [blocks, Hkv, block_size, D] and v_pages [blocks, Hkv, block_size, Dv], of any strides, which are read where they lie.
 
     Token i of sequence b is row i % block_size of block block_table[b, i // block_size], and its position is i. block_table: integers [B, n]; entries beyond lengths [B] are not looked at. Keys in the pages are rotated already, as KvCache stores them (not for XPos, nor with a key table). The result is that of KvCache.decode, to the bit.
     """
+
+@overload
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+@overload
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: bool = False, threads: int | None = None) -> _ArrayT | tuple[_ArrayT, ...]: ...
 
 class LayerPosition:
     """
@@ -752,12 +793,12 @@ class LayerPosition:
         locus.attention(q, k, v, layer.encoding, **layer.options())
     """
 
-    def options(self, q_len: int | None = None, k_len: int | None = None, *, q_positions: Any | None = None, k_positions: Any | None = None) -> dict:
+    def options(self, q_len: int | None = None, k_len: int | None = None, *, q_positions: Any | None = None, k_positions: Any | None = None) -> dict[str, Any]:
         """
         causal, scale, window and softcap, as keywords of attention. A layer that attends in chunks (Llama 4) needs the lengths of the call, or its positions, which are then among the keywords; chunks become segments, or a window where all queries have one position.
         """
 
-    def __reduce__(self) -> tuple: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     @property
     def encoding(self) -> Encoding:
@@ -768,7 +809,7 @@ class LayerPosition:
         """What is added to x."""
 
     @property
-    def needs(self) -> list:
+    def needs(self) -> list[Any]:
         """Tensors of the checkpoint that the schemes are made of."""
 
     @property
@@ -853,10 +894,10 @@ def from_config(config: Any, layer: int = 0, *, tensors: Any | None = None, part
     config: a Hugging Face config.json (path, folder or dict) or a .gguf file. A key that nothing uses and that is not known to be harmless is an error naming it; lenient makes it a warning. tensors: for schemes made of weights (learned tables, T5's bias), a .safetensors or .gguf file, or a dict such as a state_dict. part: "encoder" or "decoder" where a model has both, or the key of one of its configs ("vision_config"). length: positions that tables made from sinusoids must serve. grid: (height, width) of an image in patches, if not as trained. angles: "float32" for parity with the arithmetic of Hugging Face.
     """
 
-def convert_layout(weight: Any, heads: int, head_dim: int, *, from_layout: str, to_layout: str, rotary_dim: int | None = None, first_channel: int = 0) -> Any:
+def convert_layout(weight: _ArrayT, heads: int, head_dim: int, *, from_layout: str, to_layout: str, rotary_dim: int | None = None, first_channel: int = 0) -> _ArrayT:
     """
     The rows of a q or k projection [heads * head_dim, in] (or its bias) reordered from one pair layout to the other. k has its own number of heads where heads are grouped.
     """
 
-def families() -> list[dict]:
+def families() -> list[dict[str, Any]]:
     """The model families that from_config knows."""

@@ -1,4 +1,4 @@
-# python.*: the package from the build tree, a test a file; then as a wheel.
+# python.*: the package from the build tree, one test per file; then as a wheel.
 set(python_tests ${CMAKE_CURRENT_LIST_DIR})
 set(python_path "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${python_tests}")
 
@@ -19,8 +19,12 @@ add_test(NAME python.format COMMAND ${Python_EXECUTABLE} -m ruff format --no-cac
   --check ${PROJECT_SOURCE_DIR})
 add_test(NAME python.wheel COMMAND ${python_tests}/wheel.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/wheel ${Python_EXECUTABLE})
-set_tests_properties(python.lint python.format python.wheel PROPERTIES LABELS python)
-set_tests_properties(python.wheel PROPERTIES RUN_SERIAL TRUE TIMEOUT 1800)
+add_test(NAME python.types COMMAND ${python_tests}/types.sh
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
+set_tests_properties(python.lint python.format python.wheel python.types
+  PROPERTIES LABELS python)
+set_tests_properties(python.types PROPERTIES TIMEOUT 900)
+set_tests_properties(python.wheel PROPERTIES TIMEOUT 1800 COST 900)
 
 # A minute of random calls; longer by the command itself, with --seconds.
 add_test(NAME python.boundary_fuzz COMMAND ${Python_EXECUTABLE} -B

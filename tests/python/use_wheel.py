@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -14,6 +15,7 @@ about = importlib.metadata.metadata("locus-attn")
 assert about["License-Expression"] == "Apache-2.0", about
 licence = importlib.metadata.distribution("locus-attn").read_text("licenses/LICENSE")
 assert licence and "Apache License" in licence, "the wheel lacks its licence"
+assert importlib.metadata.distribution("locus-attn").read_text("licenses/NOTICE")
 package = pathlib.Path(locus.__file__).parent
 assert "site-packages" in package.parts, package
 for name in ("py.typed", "_locus.pyi"):
@@ -31,4 +33,16 @@ except ImportError as error:
     assert "PyTorch" in str(error), error
 else:
     raise AssertionError("locus.torch without PyTorch must be an ImportError")
+
+# PyPI's `locus`, an index of points and segments, is installed beside it.
+from locus import kd  # noqa: E402
+
+assert package.parent == pathlib.Path(kd.__file__).parents[1]
+
+# Nothing of the library is visible to other libraries of the process.
+native = next(package.glob("_locus*.so"))
+symbols = subprocess.run(
+    ["nm", "-D", "--defined-only", native], capture_output=True, text=True, check=True
+).stdout.split()[2::3]
+assert symbols == ["PyInit__locus"], symbols
 print("locus", locus.__version__, "from", package)
