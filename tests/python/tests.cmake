@@ -20,7 +20,7 @@ add_test(NAME python.format COMMAND ${Python_EXECUTABLE} -m ruff format --no-cac
 add_test(NAME python.wheel COMMAND ${python_tests}/wheel.sh
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/wheel ${Python_EXECUTABLE})
 add_test(NAME python.types COMMAND ${python_tests}/types.sh
-  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${Python_EXECUTABLE})
+  ${PROJECT_SOURCE_DIR} ${Python_EXECUTABLE})
 set_tests_properties(python.lint python.format python.wheel python.types
   PROPERTIES LABELS python)
 set_tests_properties(python.types PROPERTIES TIMEOUT 900)
