@@ -1,5 +1,5 @@
-// fmt's own sources, compiled once: Debian ships them as headers, and its library is
-// not for WebAssembly.
+// fmt's own sources, compiled once: Debian ships them as headers, and its
+// library is not for WebAssembly.
 #include <fmt/format-inl.h>
 
 #include <locale>

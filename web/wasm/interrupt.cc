@@ -1,5 +1,5 @@
-// A page runs on one thread, in a worker that nobody interrupts: what src/core/threads.cc
-// defines for long loops, without its pool.
+// A page runs on one thread, in a worker that nobody interrupts: what
+// src/core/threads.cc defines for long loops, without its pool.
 namespace locus {
 
 void CheckInterrupt();
