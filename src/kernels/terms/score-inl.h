@@ -244,6 +244,12 @@ class Scorer {
   // Finds the rows of a bias per pair that is added in registers; false: there
   // is none, or it is added later.
   bool FindPairRows(const Block& block, const float* (&rows)[kRows]) const;
+  // Scores with those rows, by key, or without. Two functions, since g++ spends
+  // 5 % more instructions on a backward pass without any in a common one.
+  template <int64_t kLds, bool kPairs>
+  void ScoresOf(const Block& block, const TileRows& look, int64_t tile,
+                int64_t lo, int64_t hi, const float* const* pairs, float* s,
+                float* row_max) noexcept;
 
   // Add to the scores s, indexed by key, of row r.
   void AddScattered(const Block& block, int64_t r, Interval seen, float* s);
@@ -488,9 +494,9 @@ inline TileRows Scorer::Look(const Block& block, Interval keys) const {
   return rows;
 }
 
-inline bool Scorer::FindPairRows(const Block& block,
-                                 const float* (&rows)[kRows]) const {
-  if (!pairs_in_product_ || disentangled_ != nullptr) return false;
+HWY_NOINLINE inline bool Scorer::FindPairRows(
+    const Block& block, const float* (&rows)[kRows]) const {
+  if (disentangled_ != nullptr) return false;
   for (int64_t r = 0; r < kRowsI; ++r) {
     // Rows without a query need some row that exists.
     const int64_t i = block.first + std::min(r, block.count - 1);
@@ -503,6 +509,18 @@ inline bool Scorer::FindPairRows(const Block& block,
 template <int64_t kLds>
 void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
                     int64_t lo, int64_t hi, float* s, float* row_max) noexcept {
+  const float* pairs[kRows];
+  if (pairs_in_product_ && FindPairRows(block, pairs)) {
+    ScoresOf<kLds, true>(block, look, tile, lo, hi, pairs, s, row_max);
+  } else {
+    ScoresOf<kLds, false>(block, look, tile, lo, hi, nullptr, s, row_max);
+  }
+}
+
+template <int64_t kLds, bool kPairs>
+void Scorer::ScoresOf(const Block& block, const TileRows& look, int64_t tile,
+                      int64_t lo, int64_t hi, const float* const* pairs,
+                      float* s, float* row_max) noexcept {
   const float* panels = packed_->Keys(block.b, block.h);
   const Tokens& t = call_.Keys(block.b);
   const Interval seen = look.any;
@@ -512,13 +530,9 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
   const bool with_bias =
       late_bias_ || (bias_in_product_ && !one_run);  // after the product
   const bool capped = call_.softcap > 0.0F;
-  // Rows of a bias per pair, by key. Panels from `pairs_end` on reach past
-  // them.
-  const float* pairs[kRows];
-  const bool with_pairs = FindPairRows(block, pairs);
-  const int64_t pairs_end =
-      with_pairs ? AlignDown(call_.sizes.k_len, kColsI) : 0;
-  const bool with_operands = late_operands_ && !with_pairs;
+  // Panels from here on reach past the rows of a bias per pair.
+  const int64_t pairs_end = AlignDown(call_.sizes.k_len, kColsI);
+  const bool with_operands = late_operands_ && !kPairs;
   // The maximum of panels that every row sees whole is taken while they are in
   // registers, unless something is added later.
   const Interval whole{AlignUp(look.all.begin, kColsI),
@@ -543,6 +557,13 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
     const int64_t n = t.Position(seen.begin) + (p - seen.begin);
     if (disentangled_ != nullptr) {
       MultiplyDisentangled(block, p, n, panel, store, panel_max);
+    } else if (kPairs && p < pairs_end) {
+      for (int64_t r = 0; r < kRowsI; ++r) rows[r] = pairs[r] + p;
+      const VF log2e = hn::Set(kDF, static_cast<float>(kLog2E));
+      Multiply(block, panel, store, panel_max,
+               [&]<typename End>(const End& end) {
+                 return AddScaledRows<End>{log2e, rows, end};
+               });
     } else if (added.rows != nullptr || of_keys != nullptr) {
       for (int64_t r = 0; r < kRowsI; ++r) {
         rows[r] = of_keys != nullptr ? of_keys + p
@@ -551,13 +572,6 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
       Multiply(block, panel, store, panel_max,
                [&]<typename End>(const End& end) {
                  return AddRows<End>{rows, end};
-               });
-    } else if (p < pairs_end) {
-      for (int64_t r = 0; r < kRowsI; ++r) rows[r] = pairs[r] + p;
-      Multiply(block, panel, store, panel_max,
-               [&]<typename End>(const End& end) {
-                 return AddScaledRows<End>{
-                     hn::Set(kDF, static_cast<float>(kLog2E)), rows, end};
                });
     } else {
       Multiply(block, panel, store, panel_max,
@@ -575,7 +589,7 @@ void Scorer::Scores(const Block& block, const TileRows& look, int64_t tile,
     }
     if (with_operands) {
       tables_.operand_bias->Add(block.b, block.h, block.first + r, keys, row);
-    } else if (with_pairs && keys.end > pairs_end) {
+    } else if (kPairs && keys.end > pairs_end) {
       tables_.operand_bias->Add(block.b, block.h, block.first + r,
                                 {std::max(keys.begin, pairs_end), keys.end},
                                 row);
