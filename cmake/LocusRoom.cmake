@@ -13,9 +13,15 @@ if(LOCUS_SANITIZE)
   target_link_options(locus_build INTERFACE -fsanitize=${LOCUS_SANITIZE})
 endif()
 
-# locus_room(name directory): one object library per room, from every .cc below it.
+# locus_room(name directory): one object library per room, from every .cc below it
+# but those of other systems (src/core/posix, src/core/windows).
 function(locus_room name directory)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/*.cc)
+  set(foreign windows)
+  if(WIN32)
+    set(foreign posix)
+  endif()
+  list(FILTER sources EXCLUDE REGEX "/src/core/${foreign}/")
   add_library(locus_${name} OBJECT ${sources})
   target_link_libraries(locus_${name} PRIVATE locus_build fmt::fmt)
   set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON

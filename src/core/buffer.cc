@@ -1,14 +1,12 @@
 #include "core/buffer.h"
 
-#include <pthread.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <mutex>
 #include <new>
+
+#include "core/os.h"
 
 namespace locus {
 namespace {
@@ -46,11 +44,7 @@ Block Allocate(int64_t floats) {
   const size_t bytes = whole(lines, align);
   auto* data =
       static_cast<float*>(::operator new(bytes, std::align_val_t(align)));
-#ifdef MADV_HUGEPAGE
-  if (align == kLargePage) {
-    madvise(data, bytes, MADV_HUGEPAGE);  // a hint: may fail
-  }
-#endif
+  if (align == kLargePage) os::AdviseLargePages(data, bytes);
   return {.data = data, .floats = static_cast<int64_t>(bytes / sizeof(float))};
 }
 
@@ -119,15 +113,22 @@ class Store {
   int64_t held_ = 0;
 };
 
-// Made when the library is loaded and, having no destructor, never destroyed:
-// buffers of other threads may outlive static destruction.
-constinit Store store;
+// Never destroyed: buffers of other threads may outlive static destruction.
+Store& TheStore() {
+  alignas(Store) static std::byte memory[sizeof(Store)];
+  static auto* const store = new (memory) Store();
+  return *store;
+}
 
-[[maybe_unused]] const int kStoreForkHandler = pthread_atfork(
-    [] { store.Lock(); }, [] { store.Unlock(); }, [] { store.Unlock(); });
+// When the library is loaded: no fork meets a store that is being made.
+[[maybe_unused]] const int kStoreForkHandler = [] {
+  TheStore();
+  return os::AtFork([] { TheStore().Lock(); }, [] { TheStore().Unlock(); },
+                    [] { TheStore().Unlock(); });
+}();
 
 void Release(const Block& block) {
-  if (block.floats >= kLargeFloats && store.Keep(block)) return;
+  if (block.floats >= kLargeFloats && TheStore().Keep(block)) return;
   Free(block);
 }
 
@@ -140,7 +141,7 @@ FloatBuffer::~FloatBuffer() {
 void FloatBuffer::Resize(int64_t count) {
   if (count <= capacity_) return;
   Block block;
-  if (count >= kLargeFloats) block = store.Take(count);
+  if (count >= kLargeFloats) block = TheStore().Take(count);
   if (block.data == nullptr) block = Allocate(count);
   if (data_ != nullptr) Release({.data = data_, .floats = capacity_});
   data_ = block.data;

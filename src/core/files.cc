@@ -1,9 +1,6 @@
 #include "locus/files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,7 +8,9 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <system_error>
 
+#include "core/os.h"
 #include "locus/text.h"
 
 namespace locus {
@@ -29,6 +28,10 @@ std::string Shown(const std::string& path) { return EscapeControls(path); }
                     code);
 }
 
+[[noreturn]] void Refuse(const std::string& path, std::error_code error) {
+  Refuse(path, error.message().c_str(), error.value());
+}
+
 // A new name in the folder of `path`: "model.safetensors.1234-0.part".
 std::string Beside(const std::string& path) {
   static std::atomic<int> count = 0;
@@ -37,8 +40,8 @@ std::string Beside(const std::string& path) {
   const fs::path whole(path);
   return (whole.parent_path() /
           fmt::format("{}.{}-{}{}",
-                      whole.filename().string().substr(0, kMostName), getpid(),
-                      count++, kEnding))
+                      whole.filename().string().substr(0, kMostName),
+                      os::ProcessId(), count++, kEnding))
       .string();
 }
 
@@ -59,7 +62,7 @@ class Unfinished {
     constexpr int kTries = 100;
     for (int n = 0; n < kTries; ++n) {
       std::string beside = Beside(path);
-      if (make(beside.c_str())) return *paths_.insert(beside).first;
+      if (make(beside)) return *paths_.insert(beside).first;
       if (errno != EEXIST) break;
     }
     return "";
@@ -74,9 +77,10 @@ class Unfinished {
   // Gives the output its name; returns errno.
   int Rename(const std::string& beside, const std::string& path) {
     const std::lock_guard lock(mutex_);
-    if (rename(beside.c_str(), path.c_str()) != 0) return errno;
-    paths_.erase(beside);
-    return 0;
+    std::error_code error;
+    fs::rename(beside, path, error);
+    if (!error) paths_.erase(beside);
+    return error.value();
   }
   void Abandon() {
     mutex_.lock();  // for good
@@ -96,21 +100,20 @@ std::string Resolve(const std::string& path) {
   if (fs::path(path).filename().empty()) {
     Refuse(path, "that is no name of a file", EISDIR);
   }
-  struct stat status {};
-  if (lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT) return path;
-    Refuse(path, std::strerror(errno), errno);
-  }
+  std::error_code error;
+  fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::status_known(status)) Refuse(path, error);
+  if (!fs::exists(status)) return path;
   std::string target = path;
-  if (S_ISLNK(status.st_mode)) {
-    std::error_code error;
+  if (fs::is_symlink(status)) {
     target = fs::canonical(path, error).string();
-    if (error || stat(target.c_str(), &status) != 0) {
+    if (!error) status = fs::status(target, error);
+    if (error) {
       Refuse(path, "it is a symbolic link that points to no file", ENOENT);
     }
   }
-  if (S_ISDIR(status.st_mode)) Refuse(path, "it is a folder", EISDIR);
-  if (!S_ISREG(status.st_mode)) {
+  if (fs::is_directory(status)) Refuse(path, "it is a folder", EISDIR);
+  if (!fs::is_regular_file(status)) {
     Refuse(path, "it exists and is not a regular file", EINVAL);
   }
   return target;
@@ -119,33 +122,27 @@ std::string Resolve(const std::string& path) {
 // A new name reaches the disk with its folder.
 void SyncFolder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
-  const int folder = open(parent.empty() ? "." : parent.c_str(),
-                          O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;  // it may be written to and not be read
-  const int synced = fsync(folder);
-  const int error = errno;
-  close(folder);
-  // Some file systems cannot.
-  if (synced != 0 && error != EINVAL && error != ENOTSUP) {
-    Refuse(path, std::strerror(error), error);
+  if (!os::FlushFolder(parent.empty() ? "." : parent.string())) {
+    Refuse(path, std::strerror(errno), errno);
   }
 }
 
 }  // namespace
 
 OutputFile::OutputFile(const std::string& path) : path_(Resolve(path)) {
-  beside_ = Unfinished::Get().Add(path_, [this](const char* name) {
-    file_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  beside_ = Unfinished::Get().Add(path_, [this](const std::string& name) {
+    file_ = os::OpenNew(name);
     return file_ >= 0;
   });
   if (beside_.empty()) Refuse(path, std::strerror(errno), errno);
   // What is replaced keeps its permissions.
-  struct stat old {};
-  if (stat(path_.c_str(), &old) == 0) fchmod(file_, old.st_mode & 07777);
+  std::error_code ignored;
+  const fs::file_status old = fs::status(path_, ignored);
+  if (fs::exists(old)) fs::permissions(beside_, old.permissions(), ignored);
 }
 
 OutputFile::~OutputFile() {
-  if (file_ >= 0) close(file_);
+  if (file_ >= 0) os::Close(file_);
   if (!beside_.empty()) Unfinished::Get().Remove(beside_);
 }
 
@@ -158,8 +155,7 @@ void OutputFile::Broken(const char* what) {
 
 void OutputFile::Write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = write(file_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const int64_t written = os::Write(file_, bytes);
     if (written < 0) Broken("write");
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
@@ -170,10 +166,10 @@ void OutputFile::Write(std::string_view text) {
 }
 
 void OutputFile::Finish() {
-  if (fsync(file_) != 0) Broken("write");
+  if (!os::Flush(file_)) Broken("write");
   const int file = file_;
   file_ = -1;
-  if (close(file) != 0) Broken("write");
+  if (!os::Close(file)) Broken("write");
   errno = Unfinished::Get().Rename(beside_, path_);
   if (errno != 0) Broken("rename");
   beside_.clear();
@@ -191,8 +187,12 @@ OutputFolder::OutputFolder(const std::string& path) : path_(path) {
                     Shown(path)),
         EEXIST);
   }
-  beside_ = Unfinished::Get().Add(
-      path_, [](const char* name) { return mkdir(name, 0777) == 0; });
+  beside_ = Unfinished::Get().Add(path_, [](const std::string& name) {
+    std::error_code error;
+    if (fs::create_directory(name, error)) return true;
+    errno = error ? error.value() : EEXIST;
+    return false;
+  });
   if (!beside_.empty()) return;
   const int error = errno;
   throw OutputError(fmt::format("cannot create the folder '{}': {}",

@@ -11,12 +11,6 @@
 // A helper that finds itself on its caller's CPU moves to another one at once.
 // On a busy machine the kernel starts a new thread on the CPU of its creator
 // more often than not, and takes some 100 ms to move it.
-#include <pthread.h>
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,6 +21,7 @@
 #include <new>
 #include <thread>
 
+#include "core/os.h"
 #include "locus/threads.h"
 
 namespace locus {
@@ -45,40 +40,17 @@ inline void Pause() {
 #endif
 }
 
-#if defined(__linux__)
-
-int CurrentCpu() { return sched_getcpu(); }
-
-// Moves this thread to another CPU that it may use, if there is one. Its mask
-// stays as it was; the kernel's pick is not undone by that.
-void MoveOff(int cpu) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  cpu_set_t others = allowed;
-  CPU_CLR(static_cast<size_t>(cpu), &others);
-  if (CPU_COUNT(&others) == 0) return;
-  if (sched_setaffinity(0, sizeof(others), &others) != 0) return;
-  sched_setaffinity(0, sizeof(allowed), &allowed);
-}
-
-#else
-
-int CurrentCpu() { return -1; }
-void MoveOff(int) {}
-
-#endif
-
 // Moves this helper off the CPU of its caller. Where CPUs are so busy that it
 // soon is back there, it does not spend its time on moving.
 void KeepApartFrom(int caller_cpu) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kPause = std::chrono::milliseconds(10);
   thread_local Clock::time_point next_move;
-  if (caller_cpu < 0 || CurrentCpu() != caller_cpu) return;
+  if (caller_cpu < 0 || os::CurrentCpu() != caller_cpu) return;
   const Clock::time_point now = Clock::now();
   if (now < next_move) return;
   next_move = now + kPause;
-  MoveOff(caller_cpu);
+  os::MoveOff(caller_cpu);
 }
 
 // Whether there is a CPU for each of them. Without memory to find out: no.
@@ -112,7 +84,7 @@ bool SoonReady(bool room, const Ready& ready) {
 struct Region {
   void (*const body)(void*);
   void* const argument;
-  const int caller_cpu = CurrentCpu();
+  const int caller_cpu = os::CurrentCpu();
   bool room = false;  // a CPU for each thread
   // A helper is counted in `helpers` before it leaves `wanted`, and does not
   // touch the region once it has left `helpers`.
@@ -236,7 +208,7 @@ class Pool {
 // process forked while the pool is being made would wait for it forever.
 [[maybe_unused]] const int kPoolForkHandler = [] {
   Pool::Get();
-  return pthread_atfork(nullptr, nullptr, Pool::ResetInChild);
+  return os::AtFork(nullptr, nullptr, Pool::ResetInChild);
 }();
 
 }  // namespace

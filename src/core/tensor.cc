@@ -245,13 +245,21 @@ std::vector<double> Tensor::ToVector() const {
   std::vector<double> values;
   const int64_t elements = NumElements();
   values.reserve(static_cast<size_t>(elements));
+  if (shape_.empty()) {
+    if (elements > 0) values.push_back(Load(0));
+    return values;
+  }
+  // Row by row: the place of a row is worked out once.
+  const int64_t length = shape_.back();
   std::vector<int64_t> index(shape_.size(), 0);
-  for (int64_t n = 0; n < elements; ++n) {
+  for (int64_t n = 0; n < elements; n += length) {
     int64_t offset = 0;
-    for (size_t axis = 0; axis < index.size(); ++axis)
+    for (size_t axis = 0; axis + 1 < index.size(); ++axis)
       offset += index[axis] * strides_[axis];
-    values.push_back(Load(offset));
-    for (size_t axis = index.size(); axis-- > 0;) {
+    for (int64_t i = 0; i < length; ++i) {
+      values.push_back(Load(offset + i * strides_.back()));
+    }
+    for (size_t axis = index.size() - 1; axis-- > 0;) {
       if (++index[axis] < shape_[axis]) break;
       index[axis] = 0;
     }

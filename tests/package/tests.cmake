@@ -2,7 +2,9 @@
 set(package_dir ${CMAKE_CURRENT_LIST_DIR})
 set(package_work ${CMAKE_BINARY_DIR}/package)
 set(package_prefix ${package_work}/prefix)
-set(package_shared ${package_work}/shared)
+# Builds of the library stand beside the build folder: the compiler's cache sees
+# paths relative to them, so only there does it find what is compiled already.
+set(package_shared ${CMAKE_BINARY_DIR}-shared)
 
 add_test(NAME package.install COMMAND
   ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${package_prefix})
@@ -14,7 +16,7 @@ set(package_launcher -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER
 
 # A second build of the library, shared.
 add_test(NAME package.install_shared COMMAND ${CMAKE_CTEST_COMMAND}
-  --build-and-test ${PROJECT_SOURCE_DIR} ${package_shared}/build
+  --build-and-test ${PROJECT_SOURCE_DIR} ${package_shared}
   --build-generator ${CMAKE_GENERATOR} --build-target install
   --build-options -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
     ${package_launcher} -DBUILD_SHARED_LIBS=ON -DLOCUS_TESTS=OFF
@@ -25,10 +27,10 @@ set_tests_properties(package.install_shared PROPERTIES
 # locus_consumer(name fixture source-folder cmake options...)
 function(locus_consumer name fixture folder)
   add_test(NAME package.${name} COMMAND ${CMAKE_CTEST_COMMAND}
-    --build-and-test ${package_dir}/${folder} ${package_work}/${name}
+    --build-and-test ${package_dir}/${folder} ${CMAKE_BINARY_DIR}-${name}
     --build-generator ${CMAKE_GENERATOR}
     --build-options -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} ${ARGN}
-    --test-command ${package_work}/${name}/consumer)
+    --test-command ${CMAKE_BINARY_DIR}-${name}/consumer)
   set_tests_properties(package.${name} PROPERTIES
     FIXTURES_REQUIRED "${fixture}"
     PASS_REGULAR_EXPRESSION "rope ${PROJECT_VERSION} 0\n")
@@ -56,6 +58,22 @@ set_tests_properties(package.symbols PROPERTIES
 add_test(NAME package.fetched COMMAND ${package_dir}/fetched.sh
   ${PROJECT_SOURCE_DIR} ${package_work}/fetched ${CMAKE_CXX_COMPILER})
 set_tests_properties(package.fetched PROPERTIES TIMEOUT 900)
+
+# The library for other systems (docs/platforms.md): tests of NEON run under
+# qemu-user; all of them by tools/cross.sh. For Windows the sources are compiled
+# that ask the system for something.
+set(package_models CMakeFiles/locus_models.dir/src/models)
+add_test(NAME package.aarch64 COMMAND ${CMAKE_COMMAND} -E env
+  BUILD=${PROJECT_BINARY_DIR}/aarch64 TARGETS=kernels_test
+  ${PROJECT_SOURCE_DIR}/tools/cross.sh aarch64 -R
+  "FusedAttentionTest|KvCacheTest|DecodeTest|ShortTest|RowsTest|ConvertTest")
+add_test(NAME package.windows COMMAND ${CMAKE_COMMAND} -E env
+  BUILD=${PROJECT_BINARY_DIR}/windows "TARGETS=locus_core ${package_models}/mapped_file.cc.obj ${package_models}/read_file.cc.obj"
+  ${PROJECT_SOURCE_DIR}/tools/cross.sh windows)
+set_tests_properties(package.aarch64 package.windows PROPERTIES
+  PROCESSORS 2 TIMEOUT 1800 RESOURCE_LOCK cross)
+set_tests_properties(package.aarch64 PROPERTIES
+  PASS_REGULAR_EXPRESSION "100% tests passed, 0 tests failed out of [1-9][0-9]+")
 
 # locus_refusal(name fixture prefix sentence cmake options...): the component
 # ring is asked for where it cannot be had.

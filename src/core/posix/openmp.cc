@@ -1,7 +1,6 @@
 #include "core/openmp.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 #if defined(__linux__)
 #include <link.h>
@@ -11,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+
+#include "core/os.h"
 
 namespace locus {
 namespace {
@@ -127,7 +128,7 @@ struct Candidate {
 // A process that is forked from now on does not look at all: the loader's locks
 // may have been held by another thread.
 [[maybe_unused]] const int kOpenMpForkHandler =
-    pthread_atfork(nullptr, nullptr, [] {
+    os::AtFork(nullptr, nullptr, [] {
       hands_off = true;
       found = nullptr;
     });
