@@ -20,7 +20,7 @@ struct Window {
   int64_t right = 0;
 };
 
-// Which pairs of a query and a key may see each other: one byte a pair, 0 for
+// Which pairs of a query and a key may see each other: one byte per pair, 0 for
 // no, [B or 1, Hq or 1, Lq or 1, Lk] in any strides. The bytes are the caller's
 // and must outlive the call.
 struct PairMask {
@@ -45,8 +45,8 @@ struct PairMask {
 struct Dropout {
   double rate = 0.0;  // in [0, 1), to 32 bits
   uint64_t seed = 0;
-  // What tokens count as: query i is number first_query + i * query_stride of
-  // the sequence, and keys likewise. So a part of a sequence drops what the
+  // How tokens are numbered: query i is number first_query + i * query_stride
+  // of the sequence, and keys likewise. So a part of a sequence drops what the
   // whole does.
   int64_t first_query = 0;
   int64_t first_key = 0;
@@ -98,8 +98,8 @@ struct AttentionOptions {
   std::span<const int64_t> prefix_lengths = {};
   PairMask mask = {};
 
-  // What joins the scores beside the terms, each absent by default. Scores get
-  // K[b, h, j] and M[b, h, i, j], before the soft cap and not scaled:
+  // What joins the scores besides the terms; all are absent by default. Scores
+  // get K[b, h, j] and M[b, h, i, j], before the soft cap and not scaled:
   Tensor key_bias = {};   // K [B or 1, Hq or 1, Lk]
   Tensor pair_bias = {};  // M [B or 1, Hq or 1, Lq or 1, Lk]
   // A logit z_h that takes part in the softmax of its head and has no value:

@@ -190,7 +190,7 @@ enum class Extrapolates : uint8_t { kNo, kPartly, kYes };
 // What picture shows an encoding best.
 enum class Picture : uint8_t {
   kEmbedding,  // position x dimension heat map
-  kBias,       // bias against offset, a curve a head
+  kBias,       // bias against offset, one curve per head
   kRotation,   // a random query, rotated by position
   kScore,      // mean score against offset
 };

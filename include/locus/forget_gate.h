@@ -22,7 +22,7 @@
 // with |K_j| >= |F_last - F_i|: early queries of heads that forget fast lose
 // most.
 //
-// Packed sequences need nothing: tokens see only their own segment, in which
+// Packed sequences just work: tokens see only their own segment, in which
 // what earlier segments add to F cancels like F_i.
 #ifndef LOCUS_FORGET_GATE_H_
 #define LOCUS_FORGET_GATE_H_

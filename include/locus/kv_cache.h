@@ -44,9 +44,9 @@ struct KvCacheConfig {
 
 // How tokens are appended. Spans must outlive the call.
 struct AppendOptions {
-  // Per token: [n], or [batch * n]. Empty: each sequence begins at 0 and goes
-  // on as text does (Rotation::After): by one from its last token, and for
-  // packed positions of M-RoPE from the largest coordinate cached.
+  // Per token: [n], or [batch * n]. Empty: each sequence begins at 0 and
+  // continues as text does (Rotation::After): by one from its last token, and
+  // for packed positions of M-RoPE from the largest coordinate cached.
   std::span<const int64_t> positions = {};
   // Only the first lengths[b] tokens of a sequence are appended: sequences of
   // one batch may be of different lengths. Empty: all n.
@@ -118,7 +118,8 @@ class KvCache {
   // for them, causal by default. The result is of the type of q. Without
   // q_positions the queries end where their sequence ends, or where its
   // key length cuts it off, as in Attention: query i is token
-  // max(keys - Lq, 0) + i, and tokens past the last cached one go on as text.
+  // max(keys - Lq, 0) + i, and tokens past the last cached one continue as
+  // text.
   AttentionResult Decode(const Tensor& q, const Terms& terms,
                          const DecodeOptions& options = {}) const;
   AttentionResult Decode(const Tensor& q, const Encoding& encoding,
@@ -182,7 +183,7 @@ class KvCache {
   Shape ShapeOf(int64_t first_position, int64_t last_position) const;
   // The same for these tokens and all that are cached.
   Shape ShapeWith(const std::vector<std::vector<int64_t>>& positions) const;
-  // Where text goes on after these tokens of the cache.
+  // Where text continues after these tokens of the cache.
   TextPositions After(std::span<const int64_t> positions) const;
   void Grow(int64_t tokens);
   // Finds alike_ and counting_ anew after tokens were removed or moved.

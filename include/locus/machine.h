@@ -9,7 +9,7 @@ namespace LOCUS_API locus {
 // Rates over all threads together, the best of several short runs.
 struct MachineLimits {
   double fma_gflops = 0.0;       // float32 multiply-adds, two operations each
-  double read_gb_per_s = 0.0;    // reading 64 MiB a thread
+  double read_gb_per_s = 0.0;    // reading 64 MiB per thread
   double copy_gb_per_s = 0.0;    // copying it, bytes read plus bytes written
   double update_gb_per_s = 0.0;  // adding to it in place, read plus written
 };

@@ -61,7 +61,8 @@ struct RotaryFacts {
   double factor = 1.0;           // of the scaling
   int64_t original_length = 0;   // before the scaling; 0: no such thing
   bool changes_with_length = false;
-  // At the trained length: radians a position, and what multiplies cos and sin.
+  // At the trained length: radians per position, and what multiplies cos and
+  // sin.
   std::vector<double> theta = {};
   double gain = 1.0;
 };

@@ -3,6 +3,9 @@
 #ifndef LOCUS_REFERENCE_H_
 #define LOCUS_REFERENCE_H_
 
+#include <cstdint>
+#include <memory>
+
 #include "locus/api.h"
 #include "locus/attention.h"
 #include "locus/encoding.h"
@@ -49,15 +52,30 @@ EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                 const AttentionOptions& options = {},
                                 const BackwardOptions& backward = {});
 
-// The logits s_ij before the soft-cap, -inf where masked, of one batch entry
-// and head: [Lq, Lk] f64.
-Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
-              const AttentionOptions& options = {}, int64_t batch = 0,
-              int64_t head = 0);
+// The logits s_ij of a call before the soft-cap, computed as they are asked
+// for.
+class Scorer {
+ public:
+  // Keeps copies in float64; what `options` point to must outlive it.
+  Scorer(const Tensor& q, const Tensor& k, const Terms& terms,
+         const AttentionOptions& options = {});
+  ~Scorer();
 
-// Rotates a row of channels in place by its position; a decay, which belongs to
-// a pair of tokens, is left out.
-void RotateRow(const Rotation& rotation, int64_t position, double* row);
+  // s_ij of batch entry b and head h; -inf where masked.
+  double At(int64_t b, int64_t h, int64_t i, int64_t j) const;
+
+  // All of one batch entry and head: [Lq, Lk] f64.
+  Tensor Of(int64_t b, int64_t h) const;
+
+ private:
+  struct State;
+  std::unique_ptr<const State> state_;
+};
+
+// Rotates a row of channels of a key head in place by its position; a decay,
+// which belongs to a pair of tokens, is left out.
+void RotateRow(const Rotation& rotation, int64_t position, double* row,
+               int64_t kv_head = 0);
 
 }  // namespace reference
 }  // namespace locus

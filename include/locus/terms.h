@@ -168,10 +168,14 @@ struct TextPositions {
 // exp(log_decay[p] * (m - n)) (xPos).
 struct Rotation {
   PairLayout layout = PairLayout::kInterleaved;
-  int64_t rotary_dim = 0;     // channels that rotate, 2 a pair
+  int64_t rotary_dim = 0;     // channels that rotate, 2 per pair
   int64_t first_channel = 0;  // the rest pass through unchanged
-  // Radians per position: [rotary_dim / 2], or [rotary_dim / 2, axes] mixed.
+  // Radians per position: [heads, rotary_dim / 2], or [heads, rotary_dim / 2,
+  // axes] mixed.
   std::vector<double> theta = {};
+  // 1: all heads share theta. Else one set of frequencies per key head, which
+  // the query heads of its group share: a key is rotated once for all of them.
+  int64_t heads = 1;
   std::vector<int32_t> axis = {};  // [rotary_dim / 2]; empty: all on axis 0
   std::vector<Axis> axes = {};     // empty: one axis, the position itself
   // Axes read positions as counted from here, and tokens before it, such as
@@ -191,7 +195,17 @@ struct Rotation {
     return axes.empty() ? 1 : static_cast<int64_t>(axes.size());
   }
   // Every pair turns by all axes.
-  bool Mixed() const { return theta.size() > static_cast<size_t>(NumPairs()); }
+  bool Mixed() const {
+    return theta.size() > static_cast<size_t>(heads * NumPairs());
+  }
+  // The same rotation with the frequencies of one key head alone.
+  Rotation OfHead(int64_t kv_head) const;
+  // The frequencies of a key head: [rotary_dim / 2], or [.., axes] mixed.
+  std::span<const double> ThetaOf(int64_t kv_head) const {
+    const size_t count = theta.size() / static_cast<size_t>(heads);
+    const size_t row = heads == 1 ? 0 : static_cast<size_t>(kv_head);
+    return std::span(theta).subspan(row * count, count);
+  }
   int64_t FirstOfPair(int64_t p) const {
     return first_channel + (layout == PairLayout::kInterleaved ? 2 * p : p);
   }
@@ -210,11 +224,13 @@ struct Rotation {
   int64_t Coordinate(int64_t a, int64_t position) const;
   // The same with its offset; 0 if the position does not rotate.
   double Shifted(int64_t a, int64_t position) const;
-  // Where text goes on after tokens at these positions: by one after the last;
+  // Where text resumes after tokens at these positions: by one after the last;
   // if that is packed, with every coordinate one above the largest of all.
   TextPositions After(std::span<const int64_t> positions) const;
-  // Cosines and sines of one position, times `gain`: [rotary_dim / 2] each.
-  void CosSin(int64_t position, double* cos, double* sin) const;
+  // Cosines and sines of one position in a key head, times `gain`:
+  // [rotary_dim / 2] each.
+  void CosSin(int64_t position, double* cos, double* sin,
+              int64_t kv_head = 0) const;
   // Equal ids rotate equally: keys cached under one id must not meet queries
   // rotated under another.
   uint64_t Id() const;
@@ -394,7 +410,7 @@ struct QueryTemperature {
 // a bucket, a position without a row.
 void Validate(const Terms& terms, const Shape& shape);
 
-// Several lines of text: one a term, with sizes and numbers.
+// Several lines of text: one per term, with sizes and numbers.
 std::string Describe(const Terms& terms);
 
 // The names of the terms present, in order: {"rotate", "bias"}.

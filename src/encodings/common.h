@@ -70,7 +70,7 @@ Tensor LikeParam(const Tensor& grad, const Tensor& like);
 using RowFiller = std::function<void(int64_t position, double* row)>;
 Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
                 const RowFiller& fill);
-// The input_add term of a shape: one row a position that occurs.
+// The input_add term of a shape: one row per position that occurs.
 Lowered LowerInput(const Shape& shape, int64_t dim, int64_t widen,
                    const RowFiller& fill);
 // Terms with nothing but the default scale.

@@ -44,7 +44,8 @@ const EncodingInfo& FindEncoding(std::string_view name) {
         "CoPE is outside: its positions are sums of gates over the scores of "
         "the keys in between, so no bucket of m - n can stand for them");
   }
-  Fail("there is no encoding '{}'; known are {}", name, fmt::join(names, ", "));
+  Fail("there is no encoding '{}'; known encodings: {}", name,
+       fmt::join(names, ", "));
 }
 
 }  // namespace locus

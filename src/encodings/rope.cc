@@ -482,7 +482,8 @@ LOCUS_DESCRIPTOR(Rope) = {
     .name = "rope",
     .class_name = "Rope",
     .title = "Rotary position embedding (RoPE)",
-    .formula = "s = scale (R_m q).(R_n k), R_m turns pair p by m base^(-2p/r)",
+    .formula =
+        "s = scale (R_m q).(R_n k), R_m rotates pair p by m base^(-2p/r)",
     .summary =
         "Su et al. (2021): pairs of channels of q and k rotated by pos * "
         "base^(-2i "

@@ -1,6 +1,6 @@
 // Rotary positions with several coordinates.
 //
-//   pair p turns by (coordinate of its axis) * w_p
+//   pair p rotates by (coordinate of its axis) * w_p
 //
 // Axial 2-D gives the first half of the pairs to the row, the second to the
 // column. M-RoPE deals the pairs of one ordinary RoPE to time, height and
@@ -124,7 +124,7 @@ LOCUS_DESCRIPTOR(Rope2D) = {
     .name = "rope-2d",
     .class_name = "Rope2D",
     .title = "Axial 2-D RoPE",
-    .formula = "half of the pairs turn by y w_p, half by x w_p",
+    .formula = "half of the pairs rotate by y w_p, half by x w_p",
     .summary =
         "Axial 2-D RoPE: the first half of the pairs rotates by the row, the "
         "second by the column.",
@@ -193,7 +193,7 @@ LOCUS_DESCRIPTOR(MRope) = {
     .name = "mrope",
     .class_name = "MRope",
     .title = "M-RoPE (time, height, width)",
-    .formula = "pair p turns by t w_p, h w_p or w w_p, by its section",
+    .formula = "pair p rotates by t w_p, h w_p or w w_p, by its section",
     .summary =
         "M-RoPE: pairs dealt to time, height and width. Plain positions are "
         "text "

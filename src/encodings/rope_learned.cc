@@ -5,8 +5,8 @@
 //   over a grid:         pair p turns by y theta[p, 0] + x theta[p, 1]
 //
 // With the first, d_alpha_p = d_theta_p theta_p. The second, "RoPE-mixed", sees
-// diagonal directions, which axial pairs cannot. It has frequencies per head in
-// the paper; here heads share them, as they share the rotated keys.
+// diagonal directions, which axial pairs cannot. Frequencies are shared by the
+// heads, or each key head has its own, as in the paper.
 // Heo et al., "Rotary Position Embedding for Vision Transformer" (2024).
 #include "locus/encodings/rope_learned.h"
 
@@ -17,20 +17,32 @@
 
 namespace locus {
 
+namespace {
+
+// Heads of frequencies, which have `rank` axes if not all heads share them.
+int64_t HeadsOf(const Tensor& frequencies, int rank) {
+  return frequencies.rank() == rank ? frequencies.size(0) : 1;
+}
+
+}  // namespace
+
 RopeLearned::RopeLearned(Tensor alpha, PairLayout layout, double base)
     : alpha_(std::move(alpha)), layout_(layout), base_(base) {
-  if (alpha_.rank() != 1 || alpha_.size(0) < 1) {
-    Fail("learned RoPE needs alpha [rotary_dim / 2], got {}",
-         alpha_.Describe());
+  if (alpha_.rank() < 1 || alpha_.rank() > 2 || alpha_.NumElements() == 0) {
+    Fail(
+        "learned RoPE needs alpha [rotary_dim / 2] or [heads, rotary_dim / 2],"
+        " got {}",
+        alpha_.Describe());
   }
   CheckFinite("learned RoPE's alpha", alpha_);
   CheckPositive("learned RoPE's base", base);
 }
 
 std::vector<double> RopeLearned::Theta() const {
-  std::vector<double> theta = RopeFrequencies(2 * alpha_.size(0), base_);
-  for (size_t p = 0; p < theta.size(); ++p) {
-    theta[p] *= std::exp(alpha_.At(static_cast<int64_t>(p)));
+  const std::vector<double> w = RopeFrequencies(2 * alpha_.size(-1), base_);
+  std::vector<double> theta = alpha_.ToVector();
+  for (size_t n = 0; n < theta.size(); ++n) {
+    theta[n] = w[n % w.size()] * std::exp(theta[n]);
   }
   return theta;
 }
@@ -38,8 +50,9 @@ std::vector<double> RopeLearned::Theta() const {
 Lowered RopeLearned::Lower(const Shape& shape) const {
   Lowered lowered = LowerPlain(shape);
   lowered.terms.rotate = Rotation{.layout = layout_,
-                                  .rotary_dim = 2 * alpha_.size(0),
+                                  .rotary_dim = 2 * alpha_.size(-1),
                                   .theta = Theta(),
+                                  .heads = HeadsOf(alpha_, 2),
                                   .trains = true};
   return lowered;
 }
@@ -58,7 +71,7 @@ ParamGrads RopeLearned::PullBack(const Shape& /*shape*/,
   std::vector<double> d = grads.rotate->theta;
   const std::vector<double> theta = Theta();
   for (size_t p = 0; p < d.size(); ++p) d[p] *= theta[p];
-  return {{"alpha", Tensor::From({alpha_.size(0)}, std::move(d))}};
+  return {{"alpha", Tensor::From(alpha_.shape(), std::move(d))}};
 }
 
 RopeMixed::RopeMixed(Tensor theta, PairLayout layout, int64_t width,
@@ -67,9 +80,12 @@ RopeMixed::RopeMixed(Tensor theta, PairLayout layout, int64_t width,
       layout_(layout),
       width_(width),
       options_(options) {
-  if (theta_.rank() != 2 || theta_.size(0) < 1 || theta_.size(1) != 2) {
-    Fail("RoPE-mixed needs theta [rotary_dim / 2, 2], got {}",
-         theta_.Describe());
+  if (theta_.rank() < 2 || theta_.rank() > 3 || theta_.NumElements() == 0 ||
+      theta_.size(-1) != 2) {
+    Fail(
+        "RoPE-mixed needs theta [rotary_dim / 2, 2] or [heads, rotary_dim / 2,"
+        " 2], got {}",
+        theta_.Describe());
   }
   CheckFinite("RoPE-mixed's theta", theta_);
   CheckSize("RoPE-mixed's width", width);
@@ -87,8 +103,9 @@ RopeMixed::RopeMixed(Tensor theta, PairLayout layout, int64_t width,
 Lowered RopeMixed::Lower(const Shape& shape) const {
   Rotation rotation{
       .layout = layout_,
-      .rotary_dim = 2 * theta_.size(0),
+      .rotary_dim = 2 * theta_.size(-2),
       .theta = theta_.ToVector(),
+      .heads = HeadsOf(theta_, 3),
       .axes = {{.divisor = width_, .modulus = 0, .offset = options_.offsets[0]},
                {.divisor = 1,
                 .modulus = width_,
@@ -119,12 +136,18 @@ constexpr Field kRopeLearnedBase = BaseField("10000.0");
 constexpr Field kLearnedFields[] = {
     {.name = "alpha",
      .type = FieldType::kTable,
-     .shape = "rotary_dim / 2",
+     .shape = "[heads,] rotary_dim / 2",
      .sentence = "the first rotary_dim channels rotate; zeros are ordinary "
-                 "RoPE"},
+                 "RoPE; heads are key heads"},
     kLayoutField,
     kRopeLearnedBase};
-constexpr Field kLearnedOptions[] = {kLayoutOption, kRopeLearnedBase};
+constexpr Field kPerHead = {
+    .name = "per_head",
+    .type = FieldType::kFlag,
+    .fallback = "False",
+    .sentence = "frequencies of its own for every head"};
+constexpr Field kLearnedOptions[] = {kLayoutOption, kRopeLearnedBase, kPerHead};
+constexpr std::string_view kLearnedVariants[] = {"per_head=true"};
 constexpr ParamTraining kLearnedTraining[] = {{.name = "alpha"}};
 
 }  // namespace
@@ -147,6 +170,7 @@ LOCUS_DESCRIPTOR(RopeLearned) = {
     .picture = Picture::kRotation,
     .fields = kLearnedFields,
     .options = kLearnedOptions,
+    .variants = kLearnedVariants,
     .training = kLearnedTraining,
     .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
       return std::make_unique<RopeLearned>(
@@ -159,7 +183,12 @@ LOCUS_DESCRIPTOR(RopeLearned) = {
     .sample = [](const ExampleConfig& config,
                  const FieldValues& o) -> FieldValues {
       CheckSize("the example's head_dim", config.head_dim);
-      return {{"alpha", RandomTable({config.head_dim / 2}, 0.1, config.seed)},
+      std::vector<int64_t> shape = {config.head_dim / 2};
+      if (o.Flag("per_head")) {
+        CheckSize("the example's heads", config.heads);
+        shape.insert(shape.begin(), config.heads);
+      }
+      return {{"alpha", RandomTable(shape, 0.1, config.seed)},
               {"layout", o.Word("layout")},
               {"base", o.Real("base")}};
     },
@@ -175,9 +204,9 @@ constexpr Field kPrefix = {
 constexpr Field kMixedFields[] = {
     {.name = "theta",
      .type = FieldType::kTable,
-     .shape = "rotary_dim / 2, 2",
-     .sentence = "radians per row and per column, shared by the heads: the "
-                 "first rotary_dim channels rotate"},
+     .shape = "[heads,] rotary_dim / 2, 2",
+     .sentence = "radians per row and per column, shared by the heads or of "
+                 "each key head: the first rotary_dim channels rotate"},
     kLayoutField,
     {.name = "width",
      .sentence = "of the grid: positions are raster indices prefix + y * width "
@@ -196,7 +225,9 @@ constexpr Field kMixedOptions[] = {kLayoutOption,
                                     .sentence = "of the grid",
                                     .slider = {1, 64, 1}},
                                    BaseField("100.0"),
-                                   kPrefix};
+                                   kPrefix,
+                                   kPerHead};
+constexpr std::string_view kMixedVariants[] = {"per_head=true"};
 constexpr ParamTraining kMixedTraining[] = {{.name = "theta"}};
 
 }  // namespace
@@ -221,6 +252,7 @@ LOCUS_DESCRIPTOR(RopeMixed) = {
     .picture = Picture::kRotation,
     .fields = kMixedFields,
     .options = kMixedOptions,
+    .variants = kMixedVariants,
     .training = kMixedTraining,
     .construct = [](const FieldValues& f) -> std::unique_ptr<Encoding> {
       const std::vector<double> offsets = f.Reals("offsets");
@@ -247,20 +279,26 @@ LOCUS_DESCRIPTOR(RopeMixed) = {
       const double base = o.Real("base");
       CheckSize("the example's head_dim", config.head_dim);
       CheckPositive("the example's base", base);
+      const bool per_head = o.Flag("per_head");
+      if (per_head) CheckSize("the example's heads", config.heads);
+      const int64_t heads = per_head ? config.heads : 1;
       // Directions a golden angle apart: no two pairs look the same way.
       constexpr double kGoldenAngle = 2.399963229728653;
       std::vector<double> theta;
       double direction = -kGoldenAngle;
-      for (double w : RopeFrequencies(config.head_dim, base)) {
-        direction += kGoldenAngle;
-        theta.push_back(w * std::cos(direction));
-        theta.push_back(w * std::sin(direction));
+      for (int64_t h = 0; h < heads; ++h) {
+        for (double w : RopeFrequencies(config.head_dim, base)) {
+          direction += kGoldenAngle;
+          theta.push_back(w * std::cos(direction));
+          theta.push_back(w * std::sin(direction));
+        }
       }
-      return {
-          {"theta", Tensor::From({config.head_dim / 2, 2}, std::move(theta))},
-          {"layout", o.Word("layout")},
-          {"width", o.Int("width")},
-          {"prefix", o.Int("prefix")}};
+      std::vector<int64_t> shape = {config.head_dim / 2, 2};
+      if (per_head) shape.insert(shape.begin(), heads);
+      return {{"theta", Tensor::From(std::move(shape), std::move(theta))},
+              {"layout", o.Word("layout")},
+              {"width", o.Int("width")},
+              {"prefix", o.Int("prefix")}};
     },
 };
 

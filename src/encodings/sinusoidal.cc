@@ -6,7 +6,7 @@
 //                w_i = base^(-2i / d), or base^(-i / (d/2 - 1)) inclusive
 //
 // With pairs, a shift is a rotation: (sin, cos)(pos + k) is (sin, cos)(pos)
-// turned by k * w_i, whatever pos is. With sines alone it is not linear.
+// rotated by k * w_i, whatever pos is. With sines alone it is not linear.
 // Vaswani et al., "Attention Is All You Need" (2017), section 3.5.
 #include "locus/encodings/sinusoidal.h"
 

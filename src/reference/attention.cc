@@ -142,11 +142,16 @@ class Problem {
     const int64_t dim = static_cast<int64_t>(rows.size()) / tokens;
     const size_t pairs = static_cast<size_t>(r.NumPairs());
     std::vector<double> cos(pairs), sin(pairs);
-    for (int64_t b = 0; b < sizes.batch; ++b) {
-      for (int64_t i = 0; i < length; ++i) {
-        r.CosSin(query ? mask.QPos(b, i) : mask.KPos(b, i), cos.data(),
-                 sin.data());
+    for (int64_t i = 0; i < length; ++i) {
+      int64_t last = -1;  // batch entries mostly share their positions
+      for (int64_t b = 0; b < sizes.batch; ++b) {
+        const int64_t at = query ? mask.QPos(b, i) : mask.KPos(b, i);
+        const bool moved = b == 0 || at != last;
+        last = at;
         for (int64_t h = 0; h < heads; ++h) {
+          if ((h == 0 && moved) || r.heads > 1) {
+            r.CosSin(at, cos.data(), sin.data(), query ? KvHead(h) : h);
+          }
           double* row = rows.data() + ((b * heads + h) * length + i) * dim;
           for (size_t p = 0; p < pairs; ++p) {
             double& x0 = row[r.FirstOfPair(static_cast<int64_t>(p))];
@@ -360,6 +365,10 @@ void AddThetaGrad(const Problem& p, const std::vector<double>& rotated,
   const int64_t length = query ? s.q_len : s.k_len;
   for (int64_t row = 0; row < s.batch * heads * length; ++row) {
     const int64_t b = row / (heads * length), i = row % length;
+    const int64_t h = row / length % heads;
+    const int64_t kv = r.heads == 1 ? 0 : query ? p.KvHead(h) : h;
+    double* d_w =
+        d_theta.data() + kv * static_cast<int64_t>(r.ThetaOf(0).size());
     const int64_t position = query ? p.mask.QPos(b, i) : p.mask.KPos(b, i);
     const double* x = rotated.data() + row * s.head_dim;
     const double* d = d_rotated.data() + row * s.head_dim;
@@ -369,13 +378,11 @@ void AddThetaGrad(const Problem& p, const std::vector<double>& rotated,
       if (d[c0] == 0.0 && d[c1] == 0.0) continue;
       const double d_angle = d[c1] * x[c0] - d[c0] * x[c1];
       if (!r.Mixed()) {
-        d_theta[static_cast<size_t>(pair)] +=
-            d_angle * r.Shifted(r.AxisOf(pair), position);
+        d_w[pair] += d_angle * r.Shifted(r.AxisOf(pair), position);
         continue;
       }
       for (int64_t a = 0; a < r.NumAxes(); ++a) {
-        d_theta[static_cast<size_t>(pair * r.NumAxes() + a)] +=
-            d_angle * r.Shifted(a, position);
+        d_w[pair * r.NumAxes() + a] += d_angle * r.Shifted(a, position);
       }
     }
   }
@@ -617,25 +624,48 @@ EncodingGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
           .params = encoding.PullBack(shape, g.terms)};
 }
 
-Tensor Scores(const Tensor& q, const Tensor& k, const Terms& terms,
-              const AttentionOptions& options, int64_t batch, int64_t head) {
-  // Scores have no values: k stands in for them.
-  Terms scored = terms;
-  scored.v_table.reset();
-  scored.rotate_values.reset();
-  const Problem p(q, k, k, scored, options);
-  if (batch < 0 || batch >= p.sizes.batch || head < 0 ||
-      head >= p.sizes.q_heads) {
-    Fail("there is no batch entry {} with head {} in q {}", batch, head,
-         q.Describe());
+struct Scorer::State {
+  State(const Tensor& q, const Tensor& k, const Terms& all,
+        const AttentionOptions& options)
+      : terms(WithoutValues(all)), problem(q, k, Values(k), terms, options) {}
+
+  // Scores have no values: one channel of zeros stands in for them.
+  static Tensor Values(const Tensor& k) {
+    if (k.rank() != 4) return k;  // refused by the call
+    return Tensor::Zeros(DType::kF64, {k.size(0), k.size(1), k.size(2), 1});
+  }
+  static Terms WithoutValues(Terms terms) {
+    terms.v_table.reset();
+    terms.rotate_values.reset();
+    return terms;
+  }
+
+  Terms terms;
+  Problem problem;
+};
+
+Scorer::Scorer(const Tensor& q, const Tensor& k, const Terms& terms,
+               const AttentionOptions& options)
+    : state_(std::make_unique<State>(q, k, terms, options)) {}
+
+Scorer::~Scorer() = default;
+
+double Scorer::At(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  const Problem& p = state_->problem;
+  return p.mask.Visible(b, h, i, j) ? p.Score(b, h, i, j) : -kInf;
+}
+
+Tensor Scorer::Of(int64_t b, int64_t h) const {
+  const Problem& p = state_->problem;
+  if (b < 0 || b >= p.sizes.batch || h < 0 || h >= p.sizes.q_heads) {
+    Fail("there is no batch entry {} with head {} in q {}", b, h,
+         p.q.Describe());
   }
   Tensor scores = Tensor::Zeros(DType::kF64, {p.sizes.q_len, p.sizes.k_len});
   double* data = scores.MutableData<double>();
   for (int64_t i = 0; i < p.sizes.q_len; ++i) {
     for (int64_t j = 0; j < p.sizes.k_len; ++j) {
-      data[i * p.sizes.k_len + j] = p.mask.Visible(batch, head, i, j)
-                                        ? p.Score(batch, head, i, j)
-                                        : -kInf;
+      data[i * p.sizes.k_len + j] = At(b, h, i, j);
     }
   }
   return scores;

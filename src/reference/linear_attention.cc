@@ -66,8 +66,9 @@ Features FeaturesOf(const Tensor& x, const FeatureMap& phi, int64_t features,
   std::vector<double> cos(pairs), sin(pairs);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t i = 0; i < length; ++i) {
-      rotation->CosSin(position(b, i), cos.data(), sin.data());
       for (int64_t h = 0; h < heads; ++h) {
+        rotation->CosSin(position(b, i), cos.data(), sin.data(),
+                         h / (heads / rotation->heads));
         double* row =
             out.rotated.data() + ((b * heads + h) * length + i) * features;
         for (size_t p = 0; p < pairs; ++p) {

@@ -66,13 +66,15 @@ TextPositions Rotation::After(std::span<const int64_t> positions) const {
   return {.first = packed_from + (largest + 1) * step, .step = step};
 }
 
-void Rotation::CosSin(int64_t position, double* cos, double* sin) const {
+void Rotation::CosSin(int64_t position, double* cos, double* sin,
+                      int64_t kv_head) const {
+  const std::span<const double> frequencies = ThetaOf(kv_head);
   const bool mixed = Mixed();
   for (int64_t p = 0; p < NumPairs(); ++p) {
     const size_t at = static_cast<size_t>(p);
     const int64_t first = mixed ? 0 : AxisOf(p);
     const int64_t count = mixed ? NumAxes() : 1;
-    const double* w = theta.data() + p * count;
+    const double* w = frequencies.data() + p * count;
     if (angles == AngleMode::kExact) {
       // The integer is exact in float64 up to 2^53; each product is rounded
       // once and sin/cos reduce their sum exactly.
@@ -94,11 +96,20 @@ void Rotation::CosSin(int64_t position, double* cos, double* sin) const {
   }
 }
 
+Rotation Rotation::OfHead(int64_t kv_head) const {
+  Rotation one = *this;
+  const std::span<const double> own = ThetaOf(kv_head);
+  one.theta.assign(own.begin(), own.end());
+  one.heads = 1;
+  return one;
+}
+
 uint64_t Rotation::Id() const {
   Hash hash;
   hash.Add(static_cast<uint64_t>(layout));
   hash.Add(rotary_dim);
   hash.Add(first_channel);
+  hash.Add(heads);
   hash.Add(static_cast<uint64_t>(theta.size()));
   for (double t : theta) hash.Add(t);
   hash.Add(static_cast<uint64_t>(axis.size()));

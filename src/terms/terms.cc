@@ -132,6 +132,35 @@ void CheckPackedPositions(const Rotation& rotation, const Shape& shape) {
   }
 }
 
+// One set of frequencies, or one per key head.
+void CheckFrequencies(const Rotation& rotation, const Shape& shape) {
+  if (rotation.heads < 1) {
+    Fail("frequencies need at least one head, got {}", rotation.heads);
+  }
+  if (rotation.heads != 1 && rotation.heads != shape.kv_heads) {
+    Fail(
+        "frequencies per head must be those of the {} key heads, whose {} "
+        "query "
+        "heads share a rotated key, got {} heads",
+        shape.kv_heads, shape.q_heads, rotation.heads);
+  }
+  const size_t pairs = static_cast<size_t>(rotation.NumPairs());
+  const size_t mixed = pairs * static_cast<size_t>(rotation.NumAxes());
+  const size_t heads = static_cast<size_t>(rotation.heads);
+  const size_t count = rotation.theta.size();
+  if (count != heads * pairs && count != heads * mixed) {
+    const std::string each =
+        heads == 1 ? "" : fmt::format(" in each of {} heads", heads);
+    if (mixed == pairs) {
+      Fail("{} pairs{} need {} frequencies, got {}", pairs, each, heads * pairs,
+           count);
+    }
+    Fail("{} pairs{} need {} frequencies, or {} for {} axes, got {}", pairs,
+         each, heads * pairs, heads * mixed, rotation.NumAxes(), count);
+  }
+  for (double theta : rotation.theta) CheckFactor("a frequency", theta);
+}
+
 // `dim`: channels of the rows that it rotates.
 void CheckRotation(const Rotation& rotation, int64_t dim, const Shape& shape) {
   if (rotation.rotary_dim < 0 || rotation.rotary_dim % 2 != 0) {
@@ -142,21 +171,12 @@ void CheckRotation(const Rotation& rotation, int64_t dim, const Shape& shape) {
     Fail("{} rotary channels from {} on do not fit a head of {}",
          rotation.rotary_dim, rotation.first_channel, dim);
   }
+  CheckFrequencies(rotation, shape);
   const size_t pairs = static_cast<size_t>(rotation.NumPairs());
-  const size_t mixed = pairs * static_cast<size_t>(rotation.NumAxes());
-  if (rotation.theta.size() != pairs && rotation.theta.size() != mixed) {
-    if (mixed == pairs) {
-      Fail("{} pairs need {} frequencies, got {}", pairs, pairs,
-           rotation.theta.size());
-    }
-    Fail("{} pairs need {} frequencies, or {} for {} axes, got {}", pairs,
-         pairs, mixed, rotation.NumAxes(), rotation.theta.size());
-  }
   if (rotation.Mixed() && !rotation.axis.empty()) {
     Fail("pairs that turn by all {} axes have no axis of their own, got {}",
          rotation.NumAxes(), rotation.axis.size());
   }
-  for (double theta : rotation.theta) CheckFactor("a frequency", theta);
   // It multiplies both sides of a dot product, and its square is divided by.
   const double gain = std::abs(rotation.gain);
   if (!(gain * gain <= kLargestFactor && gain * gain >= 1 / kLargestFactor)) {
@@ -296,6 +316,7 @@ std::string DescribeRotation(const char* name, const char* formula,
     text += fmt::format(", theta {:.6g} .. {:.6g}", r.theta.front(),
                         r.theta.back());
   }
+  if (r.heads > 1) text += fmt::format(" in {} heads", r.heads);
   if (r.gain != 1.0) text += fmt::format(", gain {:.9g}", r.gain);
   if (r.axes.size() > 1) {
     text +=

@@ -43,7 +43,7 @@ TEST(CoverageTest, ListIsComplete) {
 TEST(CoverageTest, RefusesUnknownEncodings) {
   const std::string refusal = ErrorOf([] { FindEncoding("ropes"); });
   EXPECT_TRUE(refusal.starts_with(
-      "there is no encoding 'ropes'; known are none, index, "))
+      "there is no encoding 'ropes'; known encodings: none, index, "))
       << refusal;
   for (const EncodingInfo& info : Encodings()) {
     EXPECT_NE(refusal.find(" " + std::string(info.name)), std::string::npos)

@@ -13,7 +13,7 @@ namespace {
 constexpr PairLayout kLayouts[] = {PairLayout::kInterleaved,
                                    PairLayout::kHalves};
 
-// Dot product of q and k after pair p of each was turned by its own angle.
+// Dot product of q and k after pair p of each was rotated by its own angle.
 double TurnedDot(PairLayout layout, const std::vector<double>& q,
                  const std::vector<double>& k,
                  const std::function<double(size_t p)>& q_angle,
@@ -141,7 +141,7 @@ TEST(Rope2DTest, DefaultPositionsAreTheRaster) {
 
 enum Coordinate : int32_t { kT, kH, kW };
 
-// Which coordinate turns each pair.
+// Which coordinate rotates each pair.
 std::vector<int32_t> AxesOf(int64_t head_dim, std::array<int64_t, 3> sections,
                             MRopeSections dealing) {
   return MRope(head_dim, PairLayout::kHalves, sections, dealing)
@@ -192,8 +192,11 @@ TEST(MRopeTest, MatchesPaperFormula) {
         options.q_positions = positions;
         options.k_positions = positions;
         const MRope rope(kDim, layout, each.sections, each.dealing, 1e4);
-        const Tensor scores = reference::Scores(
-            q, k, rope.Lower(Shape::SelfAttention(1, kDim, 1)).terms, options);
+        const Tensor scores =
+            reference::Scorer(
+                q, k, rope.Lower(Shape::SelfAttention(1, kDim, 1)).terms,
+                options)
+                .Of(0, 0);
         const auto angle = [&](int64_t i) {
           return [&, i](size_t p) {
             const int64_t at = tokens[i][each.axis[p]] + shift;

@@ -58,6 +58,23 @@ TEST(RopeLearnedTest, MatchesFormula) {
   }
 }
 
+// alpha[h, p] is that of key head h, of which a group of two shares each.
+TEST(RopeLearnedTest, HeadsHaveTheirOwn) {
+  const Tensor alpha = RandomTensor({2, 3}, 3);
+  for (PairLayout layout : kLayouts) {
+    const auto score = [&](int64_t h, const auto& q, const auto& k, int64_t m,
+                           int64_t n) {
+      return TurnedDot(q, k, layout, 3, [&](size_t p) {
+        return double(m - n) * std::exp(alpha.At(h / 2, p)) /
+               std::pow(500.0, double(p) / 3.0);
+      });
+    };
+    EXPECT_LE(PaperError(RopeLearned(alpha, layout, 500.0),
+                         {.heads = 4, .kv_heads = 2}, score),
+              kPaperTolerance);
+  }
+}
+
 TEST(RopeLearnedTest, ZerosAreRope) {
   const Tensor zeros = Tensor::Zeros(DType::kF64, {4});
   const Tensor x = RandomTensor({2, 4, 13, 8}, 1);
@@ -71,9 +88,13 @@ TEST(RopeLearnedTest, ZerosAreRope) {
 TEST(RopeLearnedTest, PullBackMatchesFiniteDifferences) {
   for (PairLayout layout : kLayouts) {
     for (bool causal : {false, true}) {
-      EXPECT_LE(PullBackError(RopeLearned(Alpha(), layout),
-                              {.batch = 1, .causal = causal}, kThetaStep),
-                kDifferenceTolerance);
+      for (const Tensor& alpha : {Alpha(), RandomTensor({2, 4}, 3)}) {
+        EXPECT_LE(PullBackError(
+                      RopeLearned(alpha, layout),
+                      {.batch = 1, .heads = 4, .kv_heads = 2, .causal = causal},
+                      kThetaStep),
+                  kDifferenceTolerance);
+      }
     }
   }
 }
@@ -83,8 +104,9 @@ TEST(RopeLearnedTest, RefusesBadInput) {
     return ErrorOf([&] { RopeLearned(alpha, PairLayout::kHalves, base); });
   };
   EXPECT_EQ(build(Alpha()), "");
-  EXPECT_EQ(build(RandomTensor({2, 2}, 1)),
-            "learned RoPE needs alpha [rotary_dim / 2], got f64 [2, 2]");
+  EXPECT_EQ(build(RandomTensor({2, 2, 2}, 1)),
+            "learned RoPE needs alpha [rotary_dim / 2] or [heads, rotary_dim / "
+            "2], got f64 [2, 2, 2]");
   EXPECT_EQ(build(Values({2}, {0.0, NAN})),
             "learned RoPE's alpha f64 [2] holds a value that is not finite: "
             "nan");
@@ -105,6 +127,17 @@ TEST(RopeLearnedTest, RefusesBadInput) {
             "5.184705528587072e+21");
 }
 
+// A key is rotated once for all query heads of its group.
+TEST(RopeLearnedTest, HeadsAreKeyHeads) {
+  const Tensor q = RandomTensor({1, 4, 3, 8}, 1),
+               k = RandomTensor({1, 2, 3, 8}, 2);
+  const RopeLearned rope(RandomTensor({4, 2}, 1), PairLayout::kHalves);
+  EXPECT_EQ(ErrorOf([&] { reference::Attention(q, q, q, rope); }), "");
+  EXPECT_EQ(ErrorOf([&] { reference::Attention(q, k, k, rope); }),
+            "frequencies per head must be those of the 2 key heads, whose 4 "
+            "query heads share a rotated key, got 4 heads");
+}
+
 Tensor Theta(int64_t pairs) { return RandomTensor({pairs, 2}, 7); }
 
 TEST(RopeMixedTest, MatchesFormula) {
@@ -123,6 +156,23 @@ TEST(RopeMixedTest, MatchesFormula) {
       EXPECT_LE(PaperError(RopeMixed(theta, layout, kColumns), c, score),
                 AngleTolerance(4 * first));
     }
+  }
+}
+
+TEST(RopeMixedTest, HeadsHaveTheirOwn) {
+  constexpr int64_t kColumns = 5;
+  const Tensor theta = RandomTensor({2, 3, 2}, 7);
+  for (PairLayout layout : kLayouts) {
+    const auto score = [&](int64_t h, const auto& q, const auto& k, int64_t m,
+                           int64_t n) {
+      return TurnedDot(q, k, layout, 3, [&](size_t p) {
+        return double(m / kColumns - n / kColumns) * theta.At(h / 2, p, 0) +
+               double(m % kColumns - n % kColumns) * theta.At(h / 2, p, 1);
+      });
+    };
+    EXPECT_LE(PaperError(RopeMixed(theta, layout, kColumns),
+                         {.heads = 4, .kv_heads = 2}, score),
+              kPaperTolerance);
   }
 }
 
@@ -163,10 +213,13 @@ TEST(RopeMixedTest, OneCoordinatePerPairIsAxial) {
 TEST(RopeMixedTest, PullBackMatchesFiniteDifferences) {
   for (PairLayout layout : kLayouts) {
     for (int64_t prefix : {0, 3}) {
-      const RopeMixed mixed(Theta(4), layout, 4,
-                            {.prefix = prefix, .offsets = {0.5, 0.25}});
-      EXPECT_LE(PullBackError(mixed, {.batch = 1}, kThetaStep),
-                kDifferenceTolerance);
+      for (const Tensor& theta : {Theta(4), RandomTensor({2, 4, 2}, 7)}) {
+        const RopeMixed mixed(theta, layout, 4,
+                              {.prefix = prefix, .offsets = {0.5, 0.25}});
+        EXPECT_LE(PullBackError(mixed, {.batch = 1, .heads = 4, .kv_heads = 2},
+                                kThetaStep),
+                  kDifferenceTolerance);
+      }
     }
   }
 }
@@ -179,7 +232,8 @@ TEST(RopeMixedTest, RefusesBadInput) {
   };
   EXPECT_EQ(build(Theta(4)), "");
   EXPECT_EQ(build(RandomTensor({4, 3}, 1)),
-            "RoPE-mixed needs theta [rotary_dim / 2, 2], got f64 [4, 3]");
+            "RoPE-mixed needs theta [rotary_dim / 2, 2] or [heads, rotary_dim "
+            "/ 2, 2], got f64 [4, 3]");
   EXPECT_EQ(build(Theta(4), 0),
             "RoPE-mixed's width must be a positive number, at most 2^24, got "
             "0");

@@ -149,7 +149,7 @@ TEST(RopeTest, ScoresDependOnTheOffsetOnly) {
       AttentionOptions options;
       options.q_positions = positions;
       options.k_positions = positions;
-      return reference::Scores(q, k, terms, options);
+      return reference::Scorer(q, k, terms, options).Of(0, 0);
     };
     for (int64_t first : {int64_t{-400}, int64_t{3}, int64_t{5000}, kFar}) {
       EXPECT_LE(RelativeError(scores(first), scores(0)),

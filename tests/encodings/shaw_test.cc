@@ -16,7 +16,7 @@ struct Clip {
 };
 constexpr Clip kClips[] = {{-3, 3}, {-2, 7}, {-5, 0}, {1, 4}};
 
-// A random table shared by the heads, or one a head.
+// A random table shared by the heads, or one per head.
 Tensor RandomRows(int64_t rows, bool per_head, uint64_t seed) {
   return per_head ? RandomTensor({kHeads, rows, kDim}, seed)
                   : RandomTensor({rows, kDim}, seed);

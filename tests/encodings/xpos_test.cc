@@ -81,8 +81,9 @@ TEST(XPosTest, ScoresDependOnTheOffsetOnly) {
     AttentionOptions options;
     options.q_positions = positions;
     options.k_positions = positions;
-    return reference::Scores(
-        q, k, xpos.Lower(Shape::SelfAttention(1, 8, 9)).terms, options);
+    return reference::Scorer(
+               q, k, xpos.Lower(Shape::SelfAttention(1, 8, 9)).terms, options)
+        .Of(0, 0);
   };
   for (int64_t first : {int64_t{1}, int64_t{5000}, kFar}) {
     EXPECT_LE(RelativeError(scores(first), scores(0)), AngleTolerance(first));

@@ -238,21 +238,20 @@ TEST(ForwardTest, ScoresAreTheLogitsBeforeTheSoftcap) {
   call.options.causal = true;
   Call uncapped = call;
   call.options.softcap = 2.0;
-  const Tensor scores =
-      reference::Scores(call.q, call.k, call.terms, call.Options(), /*batch=*/1,
-                        /*head=*/3);
+  const AttentionOptions options = call.Options();
+  const reference::Scorer scorer(call.q, call.k, call.terms, options);
+  const Tensor scores = scorer.Of(/*b=*/1, /*h=*/3);
   for (int64_t i = 0; i < 5; ++i) {
     for (int64_t j = 0; j < 5; ++j) {
       if (NaiveVisible(call, 1, 3, i, j)) {
         EXPECT_NEAR(scores.At(i, j), NaiveScore(uncapped, 1, 3, i, j), 1e-12);
+        EXPECT_EQ(scores.At(i, j), scorer.At(1, 3, i, j));
       } else {
         EXPECT_EQ(scores.At(i, j), -kInf);
       }
     }
   }
-  EXPECT_EQ(ErrorOf([&] {
-              reference::Scores(call.q, call.k, call.terms, call.Options(), 2);
-            }),
+  EXPECT_EQ(ErrorOf([&] { scorer.Of(/*b=*/2, /*h=*/0); }),
             "there is no batch entry 2 with head 0 in q f64 [2, 4, 5, 6]");
 }
 

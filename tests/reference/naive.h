@@ -140,19 +140,22 @@ struct Place {
   bool turns = true;
 };
 
-// The angle of pair p at m less that at n, from the words of terms.h. Offsets
-// cancel unless one of the two does not turn.
-inline double NaiveAngle(const Rotation& r, int64_t p, Place m, Place n) {
+// The angle of pair p of key head g at m less that at n, from the words of
+// terms.h. Offsets cancel unless one of the two does not turn.
+inline double NaiveAngle(const Rotation& r, int64_t g, int64_t p, Place m,
+                         Place n) {
   const int64_t origin = r.origin.value_or(0);
   m.turns = m.turns && (!r.origin || m.position >= origin);
   n.turns = n.turns && (!r.origin || n.position >= origin);
   const int64_t from_m = m.turns ? m.position - origin : 0;
   const int64_t from_n = n.turns ? n.position - origin : 0;
   const size_t pair = static_cast<size_t>(p);
+  const size_t of_head = r.theta.size() / static_cast<size_t>(r.heads);
+  const size_t first = r.heads == 1 ? 0 : static_cast<size_t>(g) * of_head;
   if (r.axes.empty()) {
-    return static_cast<double>(from_m - from_n) * r.theta[pair];
+    return static_cast<double>(from_m - from_n) * r.theta[first + pair];
   }
-  const bool mixed = static_cast<int64_t>(r.theta.size()) > r.rotary_dim / 2;
+  const bool mixed = static_cast<int64_t>(of_head) > r.rotary_dim / 2;
   const size_t own = r.axis.empty() ? 0 : static_cast<size_t>(r.axis[pair]);
   double angle = 0.0;
   for (size_t a = 0; a < r.axes.size(); ++a) {
@@ -165,13 +168,14 @@ inline double NaiveAngle(const Rotation& r, int64_t p, Place m, Place n) {
     };
     double steps = static_cast<double>(coordinate(from_m) - coordinate(from_n));
     if (m.turns != n.turns) steps += m.turns ? axis.offset : -axis.offset;
-    angle += steps * r.theta[mixed ? pair * r.axes.size() + a : pair];
+    angle += steps * r.theta[first + (mixed ? pair * r.axes.size() + a : pair)];
   }
   return angle;
 }
 
 // rot(q).rot(k) as sum over pairs of Re( q conj(k) exp(i (m - n) theta) ).
-inline double NaiveRotatedDot(const Rotation& r, const std::vector<double>& q,
+inline double NaiveRotatedDot(const Rotation& r, int64_t g,
+                              const std::vector<double>& q,
                               const std::vector<double>& k, int64_t m,
                               int64_t n) {
   std::vector<bool> turned(q.size(), false);
@@ -181,7 +185,7 @@ inline double NaiveRotatedDot(const Rotation& r, const std::vector<double>& q,
     turned[d0] = turned[d1] = true;
     const std::complex<double> z =
         std::complex(q[d0], q[d1]) * std::conj(std::complex(k[d0], k[d1])) *
-        std::polar(r.gain * r.gain, NaiveAngle(r, p, {m}, {n}));
+        std::polar(r.gain * r.gain, NaiveAngle(r, g, p, {m}, {n}));
     sum += z.real() * (r.log_decay.empty()
                            ? 1.0
                            : std::exp(r.log_decay[static_cast<size_t>(p)] *
@@ -194,12 +198,12 @@ inline double NaiveRotatedDot(const Rotation& r, const std::vector<double>& q,
 }
 
 // Every pair of a row times exp(i (angle at m - angle at n)).
-inline void NaiveTurn(const Rotation& r, Place m, Place n,
+inline void NaiveTurn(const Rotation& r, int64_t g, Place m, Place n,
                       std::vector<double>& row) {
   for (int64_t p = 0; p < r.rotary_dim / 2; ++p) {
     const auto [d0, d1] = NaivePair(r, p);
     const std::complex<double> z = std::complex(row[d0], row[d1]) *
-                                   std::polar(1.0, NaiveAngle(r, p, m, n));
+                                   std::polar(1.0, NaiveAngle(r, g, p, m, n));
     row[d0] = z.real();
     row[d1] = z.imag();
   }
@@ -229,7 +233,7 @@ inline double NaiveScore(const Call& c, int64_t b, int64_t h, int64_t i,
   const int64_t m = c.q_pos[static_cast<size_t>(b * c.q.size(2) + i)];
   const int64_t n = c.k_pos[static_cast<size_t>(b * c.k.size(2) + j)];
   double dots =
-      NaiveRotatedDot(c.terms.rotate.value_or(Rotation{}), q, k, m, n);
+      NaiveRotatedDot(c.terms.rotate.value_or(Rotation{}), g, q, k, m, n);
   if (const auto& e = c.terms.extra_dot) {
     std::vector<double> a;
     for (int64_t d = 0; d < e->q_rows.size(2); ++d) {
@@ -302,8 +306,8 @@ inline reference::Forward NaiveAttention(const Call& c) {
           if (const auto& r = c.terms.rotate_values) {
             // R_m^-1 R_n v and R_m^-1 Tv, or R_n v and Tv.
             const Place back{.position = q_pos, .turns = r->relative};
-            NaiveTurn(r->rotation, {k_pos}, back, value);
-            NaiveTurn(r->rotation, {.turns = false}, back, added);
+            NaiveTurn(r->rotation, h / group, {k_pos}, back, value);
+            NaiveTurn(r->rotation, h / group, {.turns = false}, back, added);
           }
           for (size_t d = 0; d < value.size(); ++d) value[d] += added[d];
           for (size_t d = 0; d < value.size(); ++d) {

@@ -32,6 +32,17 @@ struct CallConfig {
   uint64_t seed = 1;
 };
 
+// Gives a rotation frequencies of `heads` heads, the first as they are.
+inline void SetHeads(Rotation& r, int64_t heads) {
+  const auto first = r.ThetaOf(0);
+  const std::vector<double> one(first.begin(), first.end());
+  r.theta.clear();
+  for (int64_t h = 0; h < heads; ++h) {
+    for (double w : one) r.theta.push_back(w / (1.0 + 0.4 * double(h)));
+  }
+  r.heads = heads;
+}
+
 class CallMaker {
  public:
   explicit CallMaker(const CallConfig& config)
@@ -159,9 +170,16 @@ class CallMaker {
     return {.rows = Random({Heads(), map.count, dim}), .buckets = map};
   }
 
-  // Of rows of `dim` channels: by the position, or by rows and columns of a
-  // grid, one for each pair or both; some tokens may stay as they are.
+  // Of rows of `dim` channels, its frequencies sometimes per key head.
   Rotation MakeRotation(int64_t dim) {
+    Rotation r = MakeSharedRotation(dim);
+    if (Draw(0, 2) == 0) SetHeads(r, c_.kv_heads);
+    return r;
+  }
+
+  // By the position, or by rows and columns of a grid, one for each pair or
+  // both; some tokens may stay as they are.
+  Rotation MakeSharedRotation(int64_t dim) {
     Rotation r;
     r.layout = Flip() ? PairLayout::kInterleaved : PairLayout::kHalves;
     r.rotary_dim = dim < 2 ? 0 : 2 * Draw(1, dim / 2);

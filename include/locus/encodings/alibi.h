@@ -1,4 +1,4 @@
-// ALiBi: a linear penalty on distance, one slope a head.
+// ALiBi: a linear penalty on distance, one slope per head.
 #ifndef LOCUS_ENCODINGS_ALIBI_H_
 #define LOCUS_ENCODINGS_ALIBI_H_
 

@@ -43,7 +43,8 @@ struct YarnScaling {
   std::optional<double> mscale_all_dim = {};
 };
 
-// LongRoPE: a divisor a pair, one list for short and one for long sequences.
+// LongRoPE: one divisor per pair, one list for short and one for long
+// sequences.
 struct LongRopeScaling {
   std::vector<double> short_factor = {};  // [rotary_dim / 2]
   std::vector<double> long_factor = {};
@@ -112,7 +113,7 @@ class Rope final : public Encoding {
   // The rotation for sequences up to `length` tokens. Only DynamicScaling and
   // LongRopeScaling depend on it.
   Rotation RotationFor(int64_t length) const;
-  // Whether the rotation changes with the length: cached keys then age.
+  // Whether the rotation changes with the length: cached keys then go stale.
   bool ChangesWithLength() const;
 
  private:

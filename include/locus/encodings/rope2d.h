@@ -41,7 +41,7 @@ class Rope2D final : public Encoding {
   AxialFrequencies frequencies_;
 };
 
-// How the pairs of M-RoPE are dealt to time, height and width.
+// How the pairs of M-RoPE are divided among time, height and width.
 enum class MRopeSections : uint8_t {
   kChunked,      // t pairs, then h, then w (Qwen2-VL)
   kInterleaved,  // t h w t h w ... while h and w have pairs left (Qwen3-VL)

@@ -10,11 +10,13 @@
 
 namespace LOCUS_API locus {
 
-// RoPE with a trained exponent per pair: pair p turns by m w_p exp(alpha[p]),
-// w_p = base^(-2p / rotary_dim). All zeros are ordinary RoPE.
+// RoPE with a trained exponent per pair: pair p rotates by m w_p exp(alpha[p]),
+// w_p = base^(-2p / rotary_dim). All zeros are ordinary RoPE. With
+// alpha[h, p], each key head has its own.
 class RopeLearned final : public Encoding {
  public:
-  // alpha [rotary_dim / 2]: the first rotary_dim channels of a head rotate.
+  // alpha [rotary_dim / 2] or [key heads, rotary_dim / 2]: the first rotary_dim
+  // channels of a head rotate.
   RopeLearned(Tensor alpha, PairLayout layout, double base = 10000.0);
 
   std::string_view Name() const override { return "rope-learned"; }
@@ -44,13 +46,15 @@ struct RopeMixedOptions {
   std::array<double, 2> offsets = {0.0, 0.0};
 };
 
-// RoPE-mixed: every pair turns by both coordinates, y theta[p, 0] + x
-// theta[p, 1], with theta trained. Heads share it: what rotates a key must not
-// depend on which query head of its group asks. Positions are raster indices
-// prefix + y * width + x; causality and windows go by them.
+// RoPE-mixed: every pair rotates by both coordinates, y theta[p, 0] + x
+// theta[p, 1], with theta trained; in the paper each head has its own,
+// theta[h, p, ..]. With grouped keys that is a key head: what rotates a key
+// must not depend on which query head of its group asks. Positions are raster
+// indices prefix + y * width + x; causality and windows go by them.
 class RopeMixed final : public Encoding {
  public:
-  // theta [rotary_dim / 2, 2]: the first rotary_dim channels of a head rotate.
+  // theta [rotary_dim / 2, 2], shared by the heads, or [key heads, rotary_dim /
+  // 2, 2]: the first rotary_dim channels of a head rotate.
   RopeMixed(Tensor theta, PairLayout layout, int64_t width,
             RopeMixedOptions options = {});
 

@@ -12,8 +12,8 @@ namespace LOCUS_API locus {
 struct TupeOptions {
   // Relative bias [heads, buckets]; absent: TUPE-A.
   Tensor bias = {};
-  // How offsets find their bucket; absent: one a bucket, offset -M + 1 .. M - 1
-  // for a table of 2M - 1.
+  // How offsets find their bucket; absent: one bucket per offset -M + 1 .. M -
+  // 1 for a table of 2M - 1.
   std::optional<BucketMap> buckets = {};
   // Untied [CLS]: position correlations of this position are reset to
   // cls [heads, 2]: theta_1 where it attends, theta_2 where it is attended to.

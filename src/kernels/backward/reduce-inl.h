@@ -56,7 +56,7 @@ inline void FinishKeys(const BackwardPacked& operands, const BackwardCall& args,
                   operands.KeyRows(b, kv * bp.packed.group).From(j), d_k, 1.0,
                   term_sums.front().theta);
       }
-      const RowAngles angles = bp.packed.KeyAngles(b, j);
+      const RowAngles angles = bp.packed.KeyAngles(b, kv, j);
       RotateRow(*call.terms.rotate, angles.cos, angles.sin, d_k, d_k,
                 /*back=*/true);
     }
@@ -65,7 +65,7 @@ inline void FinishKeys(const BackwardPacked& operands, const BackwardCall& args,
       AddScaled(1.0F, sums.plain_keys.data() + j * bp.dim_stride, s.head_dim,
                 d_k);
     }
-    RotateValues(call, bp.packed.ValueAngles(b, j), d_v,
+    RotateValues(call, bp.packed.ValueAngles(b, kv, j), d_v,
                  /*back=*/true);
     const int64_t row =
         (b * s.kv_heads + kv) * s.k_len + tokens.source[static_cast<size_t>(j)];
@@ -151,8 +151,13 @@ inline void AddTermGrads(const BackwardTables& bp, const TermSums& g, int64_t h,
                  (grads.scale.size(0) == 1 ? 0 : h) * grads.scale.size(1);
     for (size_t n = 0; n < g.scale.size(); ++n) to[n] += g.scale[n];
   }
-  for (size_t n = 0; n < g.theta.size(); ++n) {
-    grads.rotate->theta[n] += g.theta[n];
+  if (!g.theta.empty()) {
+    const size_t head = terms.rotate->heads == 1
+                            ? 0
+                            : static_cast<size_t>(packed.call.KvHead(h));
+    for (size_t n = 0; n < g.theta.size(); ++n) {
+      grads.rotate->theta[head * g.theta.size() + n] += g.theta[n];
+    }
   }
   if (terms.q_table) {
     AddRowsByOffset(g.q_table.data(), bp.table_stride, packed.q_table->map, ln2,

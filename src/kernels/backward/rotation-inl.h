@@ -33,7 +33,8 @@ class ThetaGrad {
   }
 
   // Adds what the token at `position` brings, times `factor`: `row` begins with
-  // its rotated row, d [D] is the gradient of that.
+  // its rotated row, d [D] is the gradient of that, d_theta that of the head's
+  // frequencies.
   void Add(int64_t position, const InPanels& row, const float* d, double factor,
            std::vector<double>& d_theta) const {
     const Rotation& r = *rotation_;

@@ -53,14 +53,14 @@ struct TermSums {
   TermSums(const BackwardTables& bp, int64_t stretch);
   void Clear();
 
-  SumBuffer q_table;            // [width + kRows][table_dim padded], by offset
-  SumBuffer v_table;            // [width padded][Dv padded], by offset
-  SumBuffer k_table;            // [buckets padded][D padded]
-  SumBuffer extra_q, extra_k;   // [positions][E]
-  SumBuffer key_bias;           // [keys], in sorted order
-  SumBuffer pair_bias;          // [queries][keys] if shared, in sorted order
-  std::vector<double> scale;    // [positions]
-  std::vector<double> theta;    // frequencies of a rotation that trains
+  SumBuffer q_table;           // [width + kRows][table_dim padded], by offset
+  SumBuffer v_table;           // [width padded][Dv padded], by offset
+  SumBuffer k_table;           // [buckets padded][D padded]
+  SumBuffer extra_q, extra_k;  // [positions][E]
+  SumBuffer key_bias;          // [keys], in sorted order
+  SumBuffer pair_bias;         // [queries][keys] if shared, in sorted order
+  std::vector<double> scale;   // [positions]
+  std::vector<double> theta;   // a head's frequencies of a rotation that trains
   std::vector<double> key_row;  // [D]: the one row of a folded key table
   std::vector<double> bias;     // [width], by offset
   std::vector<double> special;  // [buckets]: bias of grids and special tokens
@@ -106,7 +106,7 @@ inline TermSums::TermSums(const BackwardTables& bp, int64_t stretch) {
     scale.resize(static_cast<size_t>(terms.scale.rows.size(1)));
   }
   if (terms.rotate && terms.rotate->trains) {
-    theta.resize(terms.rotate->theta.size());
+    theta.resize(terms.rotate->ThetaOf(0).size());
   }
   if (!packed.bias) return;
   if (packed.bias->by_offset()) {

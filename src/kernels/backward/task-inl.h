@@ -192,7 +192,7 @@ inline void BackwardWorker::LoadQueries(int64_t first, int64_t count,
       if (r < block.count) {
         const int64_t source = tokens.source[static_cast<size_t>(first + i)];
         args_.d_out.Load(t_.b, t_.h, source, d_row);
-        RotateValues(call_, packed_.OutputAngles(t_.b, first + i), d_row);
+        RotateValues(call_, packed_.OutputAngles(t_.b, t_.h, first + i), d_row);
         const int64_t at = (t_.b * s.q_heads + t_.h) * s.q_len + source;
         t_.lse[i] =
             static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
@@ -425,7 +425,7 @@ inline void BackwardWorker::StoreQueries(bool add) {
                 t_.term_sums->extra_q.data() + row * packed_.extra);
     }
     if (call_.terms.rotate) {
-      const RowAngles angles = packed_.QueryAngles(t_.b, t_.first + i);
+      const RowAngles angles = packed_.QueryAngles(t_.b, t_.h, t_.first + i);
       RotateRow(*call_.terms.rotate, angles.cos, angles.sin, d, d,
                 /*back=*/true);
     }

@@ -309,7 +309,9 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
     float* row = rows.data() + worker * row_floats;
     for (int64_t i = 0; i < static_cast<int64_t>(added[at].size()); ++i) {
       k_rows.Load(b, h, i, row);
-      if (rotate != nullptr) tables[at].RotateRow(*rotate, i, row);
+      if (rotate != nullptr) {
+        tables[at].RotateRow(*rotate, tables[at].Row(h, i), row);
+      }
       kernels::WriteRow(k_, b, h, used + i, row);
       if (!v_rows) continue;
       v_rows->Load(b, h, i, row);

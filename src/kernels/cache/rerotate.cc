@@ -36,41 +36,53 @@ class Rerotation {
         c0_(static_cast<size_t>(Pairs().NumPairs()), 1.0),
         s0_(c0_.size(), 0.0),
         c1_(c0_),
-        s1_(s0_) {
-    table_.cos.resize(c0_.size() * static_cast<size_t>(tokens));
+        s1_(s0_),
+        heads_(std::max(from == nullptr ? 1 : from->heads,
+                        to == nullptr ? 1 : to->heads)) {
+    if (heads_ > 1) table_.head_step = tokens;
+    table_.cos.resize(c0_.size() * static_cast<size_t>(heads_ * tokens));
     table_.sin.resize(table_.cos.size());
   }
 
   void Fill(std::span<const int64_t> positions) noexcept {
-    const size_t pairs = c0_.size();
-    const double shrink =
-        from_ == nullptr ? 1.0 : 1.0 / (from_->gain * from_->gain);
-    for (size_t i = 0; i < positions.size(); ++i) {
-      if (from_ != nullptr) from_->CosSin(positions[i], c0_.data(), s0_.data());
-      if (to_ != nullptr) {
-        to_->CosSin(positions[i] + delta_, c1_.data(), s1_.data());
-      }
-      for (size_t p = 0; p < pairs; ++p) {
-        table_.cos[i * pairs + p] =
-            static_cast<float>(shrink * (c1_[p] * c0_[p] + s1_[p] * s0_[p]));
-        table_.sin[i * pairs + p] =
-            static_cast<float>(shrink * (s1_[p] * c0_[p] - c1_[p] * s0_[p]));
-      }
-    }
+    for (int64_t h = 0; h < heads_; ++h) FillHead(h, positions);
   }
 
-  // The row of the i-th position.
-  void RotateRow(int64_t i, float* row) const noexcept {
-    table_.RotateRow(Pairs(), i, row);
+  // The row of the i-th position in a key head.
+  void RotateRow(int64_t h, int64_t i, float* row) const noexcept {
+    table_.RotateRow(Pairs(), table_.Row(h, i), row);
   }
 
  private:
   const Rotation& Pairs() const { return to_ != nullptr ? *to_ : *from_; }
 
+  void FillHead(int64_t h, std::span<const int64_t> positions) noexcept {
+    const size_t pairs = c0_.size();
+    const double shrink =
+        from_ == nullptr ? 1.0 : 1.0 / (from_->gain * from_->gain);
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (from_ != nullptr) {
+        from_->CosSin(positions[i], c0_.data(), s0_.data(), h);
+      }
+      if (to_ != nullptr) {
+        to_->CosSin(positions[i] + delta_, c1_.data(), s1_.data(), h);
+      }
+      const size_t at =
+          static_cast<size_t>(table_.Row(h, static_cast<int64_t>(i))) * pairs;
+      for (size_t p = 0; p < pairs; ++p) {
+        table_.cos[at + p] =
+            static_cast<float>(shrink * (c1_[p] * c0_[p] + s1_[p] * s0_[p]));
+        table_.sin[at + p] =
+            static_cast<float>(shrink * (s1_[p] * c0_[p] - c1_[p] * s0_[p]));
+      }
+    }
+  }
+
   const Rotation* from_;
   const Rotation* to_;
   int64_t delta_;
   std::vector<double> c0_, s0_, c1_, s1_;
+  int64_t heads_;  // that rotate differently
   kernels::RotationTable table_;
 };
 
@@ -113,8 +125,9 @@ void RerotateKeys(CachedRows& k, const std::vector<Stretch>& stretches,
                     for (int64_t i = 0; i < count; ++i) {
                       const int64_t token = stretch.first + at + i;
                       rows.Load(stretch.sequence, h, token, row);
-                      for (const Rerotation& step : steps)
-                        step.RotateRow(i, row);
+                      for (const Rerotation& step : steps) {
+                        step.RotateRow(h, i, row);
+                      }
                       kernels::WriteRow(k, stretch.sequence, h, token, row);
                     }
                   });

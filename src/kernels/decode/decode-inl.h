@@ -211,9 +211,11 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
 #if LOCUS_INT8_PRODUCTS
                         if constexpr (std::is_same_v<T, int8_t>) {
                           if (pass_.integer_values) {
-                            AddIntegersWeighted</*kPrefetch=*/true>(
-                                values, 0, n, weights, kScoreStride, count,
-                                pass_.value_pad, out, pass_.value_pad);
+                            WithPairs(pass_.fused_pairs, [&](auto fused) {
+                              AddIntegersWeighted<fused(), /*kPrefetch=*/true>(
+                                  values, 0, n, weights, kScoreStride, count,
+                                  pass_.value_pad, out, pass_.value_pad);
+                            });
                             return;
                           }
                         }
@@ -231,7 +233,7 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
       float* row = scratch_.values + i * pass_.value_pad;
       StageRow(call.v, scorer_.b(), scorer_.kv(),
                source == nullptr ? j + i : source[j + i], pass_.value_pad, row);
-      pass_.RotateValue(scorer_.b(), j + i, row);
+      pass_.RotateValue(scorer_.b(), scorer_.kv(), j + i, row);
     }
     const RowsOf<float> values{scratch_.values, pass_.value_pad};
     AddWeighted</*kPrefetch=*/false>(values, 0, n, p + (j - keys.begin),
@@ -363,7 +365,7 @@ inline void ChunkJoin::Row(int64_t b, int64_t kv, int64_t r,
   const float rescale = JoinSink(pass_.call.Sink(pass_.Head(kv, r)), state) *
                         pass_.dropout.gain();
   SetScaled(rescale * InverseSum(state), sum, pass_.value_pad, sum);
-  pass_.RotateOutput(b, pass_.Query(r), sum);
+  pass_.RotateOutput(b, kv, pass_.Query(r), sum);
   kernels::StoreRow(result_.out, row, sum, s.value_dim);
   if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);
   if (result_.weights != nullptr) {

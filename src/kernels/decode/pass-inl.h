@@ -67,16 +67,18 @@ struct DecodePass {
     return queries.data() + RowIndex(b, kv, 0) * dim_pad;
   }
   size_t Sequence(int64_t b) const { return call.plan.tokens.Sequence(b); }
-  // A row of values at key j, and an output at query i, of sequence b.
-  void RotateValue(int64_t b, int64_t j, float* row) const {
+  // A row of values at key j, and an output at query i, of a key head of
+  // sequence b.
+  void RotateValue(int64_t b, int64_t kv, int64_t j, float* row) const {
     if (value_angles.empty()) return;
-    RotateRow(call.terms.rotate_values->rotation, value_angles[Sequence(b)], j,
-              row);
+    const RotationTable& table = value_angles[Sequence(b)];
+    RotateRow(call.terms.rotate_values->rotation, table, table.Row(kv, j), row);
   }
-  void RotateOutput(int64_t b, int64_t i, float* row) const {
+  void RotateOutput(int64_t b, int64_t kv, int64_t i, float* row) const {
     if (output_angles.empty()) return;
-    RotateRow(call.terms.rotate_values->rotation, output_angles[Sequence(b)], i,
-              row, /*back=*/true);
+    const RotationTable& table = output_angles[Sequence(b)];
+    RotateRow(call.terms.rotate_values->rotation, table, table.Row(kv, i), row,
+              /*back=*/true);
   }
   // Cosines of a span for query n of the plan, [pairs]; sines follow.
   const float* SpanAngles(int64_t b, int64_t span, int64_t n) const {
@@ -95,7 +97,9 @@ struct DecodePass {
   bool direct_keys = false;  // keys can be read where they lie
   bool direct_values = false;
   bool paired_values = false;  // sums of values are in the order of PromotePart
-  // Keys and values of int8 are multiplied as integers.
+  // Keys and values of int8 are multiplied as integers, and added in the same
+  // step where the CPU can.
+  const bool fused_pairs = FusesPairs();
   bool integer_keys = false;
   bool integer_values = false;
   KeyRotation key_rotation = KeyRotation::kNone;
@@ -220,7 +224,7 @@ inline void DecodePass::ChooseRotation() {
   for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
   // exp(40) = 2e17: the gains inside a span are far from overflow.
   if (r.angles != AngleMode::kExact || !r.axes.empty() || r.origin ||
-      steepest * static_cast<double>(kSpanKeys) > 40.0) {
+      r.heads > 1 || steepest * static_cast<double>(kSpanKeys) > 40.0) {
     return;
   }
   int64_t keys = 0, total = 0;
@@ -288,11 +292,12 @@ inline void DecodePass::Begin(int64_t first_query, int64_t n) {
           operands.table_queries->Load(b, h, source, to_table);
         }
         const int64_t position = QueryPosition(b, r);
-        operands.FinishQuery(h, position, operands.ScaleOf(h, position),
-                             q_angles.empty()
-                                 ? RowAngles()
-                                 : RowAngles(q_angles[Sequence(b)], Query(r),
-                                             terms.rotate->NumPairs()),
+        RowAngles angles;
+        if (!q_angles.empty()) {
+          const RotationTable& table = q_angles[Sequence(b)];
+          angles = {table, table.Row(kv, Query(r)), terms.rotate->NumPairs()};
+        }
+        operands.FinishQuery(h, position, operands.ScaleOf(h, position), angles,
                              row, row, to_table);
         if (direct_keys && call.k.dtype() == DType::kBF16) {
           ToParts(dim_pad, row);

@@ -20,7 +20,7 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// Keys a tile: long enough that keys and values are each read in long
+// Keys per tile: long enough that keys and values are each read in long
 // stretches, 128 KiB at D = 128, and short enough that the scores of 32 rows,
 // 33 KiB, stay close.
 constexpr int64_t kTileKeys = 256;
@@ -140,7 +140,8 @@ class ChunkScorer {
       return {cos, cos + pairs};
     }
     const RotationTable& table = pass_.k_angles[sequence];
-    return {table.cos.data() + j * pairs, table.sin.data() + j * pairs};
+    const int64_t at = table.Row(kv_, j) * pairs;
+    return {table.cos.data() + at, table.sin.data() + at};
   }
   void StageKeys(int64_t tile, int64_t begin, int64_t end);
   void RotateQueries(int64_t span);
@@ -169,9 +170,11 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
               if (pass_.integer_keys) {
                 const int16_t* queries =
                     pass_.integer_queries.data() + first_row * pass_.dim_pad;
-                DotRows</*kPrefetch=*/true>(rows, 0, n, queries, pass_.dim_pad,
-                                            pass_.rows, pass_.dim_pad, to,
-                                            kScoreStride);
+                WithPairs(pass_.fused_pairs, [&](auto fused) {
+                  DotRows</*kPrefetch=*/true, ByIntegers<fused()>>(
+                      rows, 0, n, queries, pass_.dim_pad, pass_.rows,
+                      pass_.dim_pad, to, kScoreStride);
+                });
                 return;
               }
             }

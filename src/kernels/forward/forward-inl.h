@@ -246,7 +246,8 @@ inline void ForwardWorker::Finish(const Block& block, int64_t index) {
     const int64_t row = (block.b * s.q_heads + block.h) * s.q_len + source;
     float* x = o + r * out_stride_;
     SetScaled(rescale * InverseSum(state), x, s.value_dim, x);
-    RotateValues(call_, packed_->OutputAngles(block.b, block.first + r), x,
+    RotateValues(call_,
+                 packed_->OutputAngles(block.b, block.h, block.first + r), x,
                  /*back=*/true);
     kernels::StoreRow(result_.out, row, x, s.value_dim);
     if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);

@@ -42,27 +42,33 @@ struct PackedTables : OperandTerms {
   // Whether there is a key table that is not folded into the queries.
   bool HasKeyTable() const { return call.terms.k_table && !fold_key_row; }
 
-  RowAngles QueryAngles(int64_t b, int64_t i) const {
+  // Those of query i in query head h, and of key or value j in a key head.
+  RowAngles QueryAngles(int64_t b, int64_t h, int64_t i) const {
     if (!call.terms.rotate) return {};
-    return {call.plan.q_angles[call.plan.tokens.Sequence(b)], i,
-            call.terms.rotate->NumPairs()};
+    const RotationTable& table =
+        call.plan.q_angles[call.plan.tokens.Sequence(b)];
+    return {table, table.Row(h / group, i), call.terms.rotate->NumPairs()};
   }
-  RowAngles KeyAngles(int64_t b, int64_t j) const {
+  RowAngles KeyAngles(int64_t b, int64_t kv, int64_t j) const {
     if (call.RotationOfKeys() == nullptr) return {};
-    return {call.plan.k_angles[call.plan.tokens.Sequence(b)], j,
-            call.terms.rotate->NumPairs()};
+    const RotationTable& table =
+        call.plan.k_angles[call.plan.tokens.Sequence(b)];
+    return {table, table.Row(kv, j), call.terms.rotate->NumPairs()};
   }
-  RowAngles ValueAngles(int64_t b, int64_t j) const {
+  RowAngles ValueAngles(int64_t b, int64_t kv, int64_t j) const {
     if (!call.terms.rotate_values) return {};
-    return {call.ValueAngles(b), j,
+    const RotationTable& table = call.ValueAngles(b);
+    return {table, table.Row(kv, j),
             call.terms.rotate_values->rotation.NumPairs()};
   }
-  // What the output of query i is rotated back by, and its gradient rotated.
-  RowAngles OutputAngles(int64_t b, int64_t i) const {
+  // What the output of query i in query head h is rotated back by, and its
+  // gradient rotated.
+  RowAngles OutputAngles(int64_t b, int64_t h, int64_t i) const {
     if (!call.terms.rotate_values || !call.terms.rotate_values->relative) {
       return {};
     }
-    return {call.OutputAngles(b), i,
+    const RotationTable& table = call.OutputAngles(b);
+    return {table, table.Row(h / group, i),
             call.terms.rotate_values->rotation.NumPairs()};
   }
   // Value j of (b, kv head), [Dv]: where it lies if it is not rotated, else in
@@ -75,7 +81,7 @@ struct PackedTables : OperandTerms {
       if (row != nullptr) return row;
     }
     call.v.Load(b, kv, source, scratch);
-    RotateValues(call, ValueAngles(b, j), scratch);
+    RotateValues(call, ValueAngles(b, kv, j), scratch);
     return scratch;
   }
   // Key j of (b, kv head) with its extra dimensions for query head h, [depth]:
@@ -83,16 +89,17 @@ struct PackedTables : OperandTerms {
   const float* KeyRow(int64_t b, int64_t h, int64_t j, float* scratch) const {
     const Tokens& tokens = call.Keys(b);
     const int64_t source = tokens.source[static_cast<size_t>(j)];
+    const int64_t kv = call.KvHead(h);
     if (call.RotationOfKeys() == nullptr && extra == 0) {
-      const float* row = call.k.Direct(b, call.KvHead(h), source);
+      const float* row = call.k.Direct(b, kv, source);
       if (row != nullptr) {
         PrefetchRow(row + kRowsAhead * call.k.row_stride(),
                     call.sizes.head_dim);
         return row;
       }
     }
-    call.k.Load(b, call.KvHead(h), source, scratch);
-    FinishKey(h, tokens.Position(j), KeyAngles(b, j), scratch);
+    call.k.Load(b, kv, source, scratch);
+    FinishKey(h, tokens.Position(j), KeyAngles(b, kv, j), scratch);
     return scratch;
   }
   // Query i likewise, times scale * log2(e): [depth] rotated, and [table_dim]
@@ -118,7 +125,7 @@ struct PackedTables : OperandTerms {
     if (plain != nullptr && table_queries) {
       table_queries->Load(b, h, source, plain);
     }
-    FinishQuery(h, tokens.Position(i), scale, QueryAngles(b, i), row, dot,
+    FinishQuery(h, tokens.Position(i), scale, QueryAngles(b, h, i), row, dot,
                 plain);
   }
   int64_t Units() const { return call.sizes.batch * call.sizes.kv_heads; }
@@ -295,7 +302,7 @@ inline void Packed::PackValues() {
                              : nullptr;
       if (row == nullptr) {
         call.v.Load(b, kv, source, padded);
-        RotateValues(call, ValueAngles(b, j), padded);
+        RotateValues(call, ValueAngles(b, kv, j), padded);
         row = padded;
       } else {
         PrefetchRow(row + kRowsAhead * call.v.row_stride(), value_cols);

@@ -37,8 +37,8 @@ void MultiplyRows(const double* a_cos, const double* a_sin, const double* b_cos,
 }
 
 void RotateOneRow(const Rotation& rotation, const kernels::RotationTable& table,
-                  int64_t i, float* x) {
-  RotateRow(rotation, table, i, x);
+                  int64_t row, float* x) {
+  RotateRow(rotation, table, row, x);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -68,6 +68,7 @@ void CheckTokenRotation(const Rotation& rotation, int64_t head_dim,
   }
   Shape shape;
   shape.head_dim = head_dim;
+  shape.q_heads = shape.kv_heads = rotation.heads;
   if (!positions.empty()) {
     const auto [lo, hi] = std::ranges::minmax(positions);
     shape.min_q_pos = shape.min_k_pos = lo;
@@ -81,8 +82,9 @@ bool SameAngles(const Rotation& a, const Rotation& b) {
     return x.divisor == y.divisor && x.modulus == y.modulus &&
            x.offset == y.offset;
   };
-  return a.theta == b.theta && a.rotary_dim == b.rotary_dim &&
-         a.gain == b.gain && a.angles == b.angles && a.axis == b.axis &&
+  return a.theta == b.theta && a.heads == b.heads &&
+         a.rotary_dim == b.rotary_dim && a.gain == b.gain &&
+         a.angles == b.angles && a.axis == b.axis &&
          a.packed_from == b.packed_from && a.origin == b.origin &&
          std::ranges::equal(a.axes, b.axes, same_axis);
 }
@@ -96,13 +98,16 @@ RotationSource::Split RotationSource::SplitOf(int64_t coordinate) const {
 }
 
 RotationSource::Frequencies RotationSource::Theta(size_t axis) const {
-  if (!rotation_.Mixed()) return {rotation_.theta.data(), 1};
-  return {rotation_.theta.data() + axis, pairs_of_axis_.size()};
+  if (!rotation_.Mixed()) return {theta_.data(), 1};
+  return {theta_.data() + axis, pairs_of_axis_.size()};
 }
 
 RotationSource::RotationSource(const Rotation& rotation,
-                               std::span<const int64_t> positions, int threads)
-    : rotation_(rotation) {
+                               std::span<const int64_t> positions, int threads,
+                               int64_t kv_head)
+    : rotation_(rotation),
+      kv_head_(kv_head),
+      theta_(rotation.ThetaOf(kv_head)) {
   if (rotation.angles == AngleMode::kFloat32) return;  // evaluated one by one
   const int64_t pairs = rotation.NumPairs();
   const bool mixed = rotation.Mixed();
@@ -115,9 +120,7 @@ RotationSource::RotationSource(const Rotation& rotation,
     }
   }
   double fastest = 1.0;
-  for (double theta : rotation.theta) {
-    fastest = std::max(fastest, std::abs(theta));
-  }
+  for (double theta : theta_) fastest = std::max(fastest, std::abs(theta));
   // Below an angle of 2^27 the product base * theta is rounded by at most
   // 2^-27, a quarter of the final rounding to float32. Beyond, the choice of
   // base would begin to show, so each coordinate is evaluated by itself.
@@ -177,7 +180,7 @@ void RotationSource::Floats(std::span<const int64_t> positions,
     double* c = scratch.angles.data();
     double* s = c + size;
     for (int64_t position : positions) {
-      r.CosSin(position, c, s);
+      r.CosSin(position, c, s, kv_head_);
       for (size_t p = 0; p < size; ++p) {
         *cos++ = static_cast<float>(c[p]);
         *sin++ = static_cast<float>(s[p]);
@@ -232,7 +235,7 @@ void RotationSource::OneAxisPerPair(std::span<const int64_t> positions,
         for (int64_t p : of_axis) {
           const size_t at = static_cast<size_t>(p);
           const double angle =
-              (static_cast<double>(split.base) + Offset(a)) * r.theta[at];
+              (static_cast<double>(split.base) + Offset(a)) * theta_[at];
           c[at] = r.gain * std::cos(angle);
           s[at] = r.gain * std::sin(angle);
         }
@@ -349,14 +352,19 @@ RotationTable::RotationTable(const Rotation& r,
                              std::span<const int64_t> positions, double sign,
                              int64_t origin, int threads) {
   const size_t pairs = static_cast<size_t>(r.NumPairs());
-  cos.resize(positions.size() * pairs);
+  const size_t heads = static_cast<size_t>(r.heads), tokens = positions.size();
+  if (heads > 1) head_step = static_cast<int64_t>(tokens);
+  cos.resize(heads * tokens * pairs);
   sin.resize(cos.size());
-  RotationSource(r, positions, threads)
-      .Floats(positions, cos.data(), sin.data(), threads);
+  for (size_t h = 0; h < heads; ++h) {
+    RotationSource(r, positions, threads, static_cast<int64_t>(h))
+        .Floats(positions, cos.data() + h * tokens * pairs,
+                sin.data() + h * tokens * pairs, threads);
+  }
   if (r.log_decay.empty()) return;
   const auto decay = [&](int64_t i) noexcept {
     const size_t row = static_cast<size_t>(i);
-    const double steps = static_cast<double>(positions[row] - origin);
+    const double steps = static_cast<double>(positions[row % tokens] - origin);
     for (size_t p = 0; p < pairs; ++p) {
       const auto gain =
           static_cast<float>(std::exp(sign * r.log_decay[p] * steps));
@@ -364,12 +372,12 @@ RotationTable::RotationTable(const Rotation& r,
       sin[row * pairs + p] *= gain;
     }
   };
-  ParallelFor(static_cast<int64_t>(positions.size()), threads, decay);
+  ParallelFor(static_cast<int64_t>(heads * tokens), threads, decay);
 }
 
-void RotationTable::RotateRow(const Rotation& rotation, int64_t i,
+void RotationTable::RotateRow(const Rotation& rotation, int64_t row,
                               float* x) const noexcept {
-  HWY_DYNAMIC_DISPATCH(RotateOneRow)(rotation, *this, i, x);
+  HWY_DYNAMIC_DISPATCH(RotateOneRow)(rotation, *this, row, x);
 }
 
 }  // namespace kernels

@@ -58,13 +58,13 @@ class CosSinSource {
   virtual void Doubles(int64_t id, double* cos, double* sin) const noexcept = 0;
 };
 
-// The angles of a rotation; ids are positions.
+// The angles of a rotation in one key head; ids are positions.
 class RotationSource final : public CosSinSource {
  public:
   // Floats() is for positions among these. The rotation must outlive this
   // object.
   RotationSource(const Rotation& rotation, std::span<const int64_t> positions,
-                 int threads);
+                 int threads, int64_t kv_head = 0);
 
   CosSinScratch NewScratch() const override;
   // Gain included; decays are left out.
@@ -75,7 +75,7 @@ class RotationSource final : public CosSinSource {
               int threads) const;
   void Doubles(int64_t position, double* cos,
                double* sin) const noexcept override {
-    rotation_.CosSin(position, cos, sin);
+    rotation_.CosSin(position, cos, sin, kv_head_);
   }
 
  private:
@@ -103,6 +103,8 @@ class RotationSource final : public CosSinSource {
                  float* cos, float* sin) const noexcept;
 
   const Rotation& rotation_;
+  const int64_t kv_head_;
+  const std::span<const double> theta_;  // of that head
   int64_t far_ = 0;  // coordinates from here on are not split
   std::vector<std::vector<int64_t>> pairs_of_axis_;  // mixed: all of each
   // exp(i k theta): [64, pairs], one after another for each axis where they are
@@ -110,18 +112,25 @@ class RotationSource final : public CosSinSource {
   std::vector<double> near_cos_, near_sin_;
 };
 
-// Cosines and sines of the tokens of a call in float: [tokens, pairs] each.
-// With a decay, they carry exp(sign * log_decay * (position - origin)).
+// Cosines and sines of the tokens of a call in float: [heads, tokens, pairs]
+// each, heads as the rotation has. With a decay, they carry exp(sign *
+// log_decay * (position - origin)).
 struct RotationTable {
   RotationTable() = default;
   RotationTable(const Rotation& rotation, std::span<const int64_t> positions,
                 double sign, int64_t origin, int threads = 1);
-  // Rotates x [head_dim] in place by token i: RotateRow of rotate_row-inl.h,
+  // The row of token i in a key head.
+  int64_t Row(int64_t kv_head, int64_t i) const {
+    return kv_head * head_step + i;
+  }
+  // Rotates x [head_dim] in place by a row: RotateRow of rotate_row-inl.h,
   // dispatched.
-  void RotateRow(const Rotation& rotation, int64_t i, float* x) const noexcept;
+  void RotateRow(const Rotation& rotation, int64_t row,
+                 float* x) const noexcept;
 
   std::vector<float> cos;
   std::vector<float> sin;
+  int64_t head_step = 0;  // rows from head to head; 0: they share them
 };
 
 // Where decays of a rotation begin: they are split between query and key around

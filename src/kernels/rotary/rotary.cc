@@ -98,6 +98,16 @@ Tensor EmptyLike(const Tensor& x) {
       .Transposed(1, 2);
 }
 
+// Heads [first, first + count) of x [B, H, L, D], in the same memory.
+Tensor HeadsOf(const Tensor& x, int64_t first, int64_t count) {
+  if (count == x.size(1)) return x;
+  std::vector<int64_t> shape = x.shape();
+  shape[1] = count;
+  const int64_t bytes = first * x.strides()[1] * DTypeBytes(x.dtype());
+  return Tensor::Borrow(x.dtype(), std::move(shape), x.strides(),
+                        static_cast<const char*>(x.Raw()) + bytes);
+}
+
 RotateCall CallOf(const Tensor& x, const Tensor& out, PairLayout layout,
                   int64_t first_channel, int64_t pairs) {
   RotateCall call{.from = x.Raw(),
@@ -121,12 +131,20 @@ void RunRotation(const Tensor& x, const Tensor& out, const Rotation& rotation,
   const std::vector<int64_t> ids =
       TokenIds(x, positions, /*first=*/0, "positions");
   kernels::CheckTokenRotation(rotation, x.size(3), ids);
+  if (x.size(1) % rotation.heads != 0) {
+    Fail("frequencies of {} heads do not fit x {}", rotation.heads,
+         x.Describe());
+  }
   const bool floats = x.dtype() != DType::kF64;
-  const RotationSource source(rotation, floats ? ids : std::vector<int64_t>(),
-                              NumThreads(threads));
-  RunRotate(CallOf(x, out, rotation.layout, rotation.first_channel,
-                   rotation.NumPairs()),
-            source, ids, direction, threads);
+  const int64_t step = x.size(1) / rotation.heads;  // heads that rotate alike
+  for (int64_t h = 0; h < rotation.heads; ++h) {
+    const RotationSource source(rotation, floats ? ids : std::vector<int64_t>(),
+                                NumThreads(threads), h);
+    RunRotate(
+        CallOf(HeadsOf(x, h * step, step), HeadsOf(out, h * step, step),
+               rotation.layout, rotation.first_channel, rotation.NumPairs()),
+        source, ids, direction, threads);
+  }
 }
 
 void RunTable(const Tensor& x, const Tensor& out, const RotaryTable& table,
@@ -197,6 +215,12 @@ RotaryTable::RotaryTable(const Rotation& rotation,
   kernels::CheckTokenRotation(
       rotation, std::max<int64_t>(first_channel_, 0) + rotation.rotary_dim,
       positions);
+  if (rotation.heads > 1) {
+    Fail(
+        "a table of cosines serves all heads, but the rotation has frequencies "
+        "of {} heads",
+        rotation.heads);
+  }
   const int64_t count = static_cast<int64_t>(positions.size());
   const int64_t pairs = rotation.NumPairs();
   cos_ = Tensor::Empty(DType::kF32, {count, pairs});

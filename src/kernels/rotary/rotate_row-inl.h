@@ -188,11 +188,11 @@ HWY_INLINE void RotateWholeRow(const Rotation& rotation, const float* cos,
   }
 }
 
-// RotateRow in place, by token i of a table.
+// RotateRow in place, by a row of a table.
 inline void RotateRow(const Rotation& rotation,
-                      const kernels::RotationTable& table, int64_t i, float* x,
-                      bool back = false) {
-  const int64_t at = i * rotation.NumPairs();
+                      const kernels::RotationTable& table, int64_t row,
+                      float* x, bool back = false) {
+  const int64_t at = row * rotation.NumPairs();
   RotateRow(rotation, table.cos.data() + at, table.sin.data() + at, x, x, back);
 }
 

@@ -28,8 +28,8 @@ namespace stream {
 //  kRelative  key n0 + t of a span rotates by t, queries by m - n0: one small
 //             table serves every span
 //  kAbsolute  both rotate by their own position, by a table as long as the
-//             keys: for angles that do not add up (float32, several axes) and
-//             for scattered positions
+//             keys: for angles that do not add up (float32, several axes),
+//             frequencies per head, and scattered positions
 enum class KeyRotation { kNone, kDone, kRelative, kAbsolute };
 
 // Keys of consecutive positions that share the angles of the queries: 64 keys

@@ -76,7 +76,8 @@ class CachedAngles {
   SideAngles From(int64_t position) const {
     const int64_t pairs = rotation_.NumPairs();
     const int64_t at = (position - first_) * pairs;
-    return {table_.cos.data() + at, table_.sin.data() + at, pairs};
+    return {table_.cos.data() + at, table_.sin.data() + at, pairs,
+            table_.head_step * pairs};
   }
 
  private:
@@ -179,13 +180,17 @@ void ShortCall::LayOutBias() {
   const int64_t width = WholeVectors(sizes.k_len);
   if (ByOffsetAlone(*terms.bias)) {
     // One row per head, from the offset of the last query and the first key to
-    // that of the first query and the last key, and on to whole vectors.
+    // that of the first query and the last key, and zeros up to whole vectors.
     // Offsets that no pair has take the value of the nearest that one has.
+    const int64_t offsets = sizes.q_len - 1 + sizes.k_len;
     const int64_t stride = sizes.q_len - 1 + width;
     rows.Resize(heads * stride);
     FillBiasRows(*terms.bias, q_first + sizes.q_len - 1 - k_first,
-                 call.shape.min_offset, call.shape.max_offset, stride, stride,
+                 call.shape.min_offset, call.shape.max_offset, offsets, stride,
                  rows.data());
+    for (int64_t h = 0; h < heads && offsets < stride; ++h) {
+      std::fill_n(rows.data() + h * stride + offsets, stride - offsets, 0.0F);
+    }
     bias = rows.data() + sizes.q_len - 1;
     bias_head = heads == 1 ? 0 : stride;
     bias_row = -1;
@@ -209,8 +214,10 @@ void ShortCall::FindAngles() {
     kept.q_table = AnglesOf(rotation, q_first, sizes.q_len, 1.0, origin);
     kept.k_table = AnglesOf(rotation, k_first, sizes.k_len, -1.0, origin);
     const int64_t pairs = rotation.NumPairs();
-    q_angles = {kept.q_table.cos.data(), kept.q_table.sin.data(), pairs};
-    k_angles = {kept.k_table.cos.data(), kept.k_table.sin.data(), pairs};
+    q_angles = {kept.q_table.cos.data(), kept.q_table.sin.data(), pairs,
+                kept.q_table.head_step * pairs};
+    k_angles = {kept.k_table.cos.data(), kept.k_table.sin.data(), pairs,
+                kept.k_table.head_step * pairs};
     return;
   }
   kept.angles.Hold(rotation, std::min(q_first, k_first),

@@ -16,11 +16,13 @@ inline constexpr int64_t kShortTokens = 256;
 inline constexpr int64_t kShortChannels = 256;
 
 // Cosines and sines of the first token of one side onwards, [tokens, pairs]
-// each; nullptr: it is not rotated.
+// each for a key head; nullptr: it is not rotated.
 struct SideAngles {
   const float* cos = nullptr;
   const float* sin = nullptr;
   int64_t pairs = 0;
+  int64_t head_step =
+      0;  // floats from key head to key head; 0: they share them
 };
 
 // A short call. One at a time may be alive in a thread: it uses memory that the

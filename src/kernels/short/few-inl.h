@@ -59,6 +59,77 @@ struct FewOperands {
   const float* v;
 };
 
+// The lanes of a vector, or of all rows if these are fewer, seen as blocks of
+// four: the greatest and the sum of a block in each of its lanes.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE VF BlockMax(VF x) { return x; }
+HWY_INLINE VF BlockSum(VF x) { return x; }
+#else
+HWY_INLINE VF BlockMax(VF x) {
+  x = hn::Max(x, hn::Shuffle2301(x));
+  return hn::Max(x, hn::Shuffle1032(x));
+}
+HWY_INLINE VF BlockSum(VF x) {
+  x = hn::Add(x, hn::Shuffle2301(x));
+  return hn::Add(x, hn::Shuffle1032(x));
+}
+#endif
+
+// Rows of scores lie kFewKeys apart: several to a vector.
+template <size_t kR>
+constexpr size_t kFewScores = std::max(kR* static_cast<size_t>(kFewKeys),
+                                       kLanes);
+
+// As SoftmaxRows, of `keys` scores in each of kR such rows: one exponential for
+// as many rows as a vector holds. False, and nothing is changed, if a row needs
+// the general way.
+template <size_t kR>
+HWY_INLINE bool SoftmaxFew(float* HWY_RESTRICT scores, int64_t keys,
+                           RowState* states) {
+  constexpr size_t kScores = kFewScores<kR>;
+  constexpr size_t kBlock = static_cast<size_t>(kFewKeys);
+  const hn::RebindToSigned<DF> di;
+  const auto key = hn::And(hn::Iota(di, 0), hn::Set(di, kFewKeys - 1));
+  const auto present =
+      hn::RebindMask(kDF, hn::Lt(key, hn::Set(di, static_cast<int32_t>(keys))));
+  HWY_ALIGN float refs[kScores];
+  HWY_ALIGN float sums[kScores];
+  bool usual = true;
+  for (size_t n = 0; n < kScores; n += kLanes) {
+    const VF x = hn::IfThenElse(present, hn::Load(kDF, scores + n),
+                                hn::Set(kDF, kMinusInf));
+    const VF ref = hn::Ceil(BlockMax(x));
+    usual &=
+        hn::AllTrue(kDF, hn::Le(hn::Abs(ref), hn::Set(kDF, kLargestReference)));
+    hn::Store(ref, kDF, refs + n);
+  }
+  if (!usual) return false;
+  for (size_t n = 0; n < kScores; n += kLanes) {
+    const VF p = hn::IfThenElseZero(
+        present, Exp2(hn::Load(kDF, scores + n),
+                      Exp2Reference(hn::Load(kDF, refs + n))));
+    hn::Store(BlockSum(p), kDF, sums + n);
+    hn::Store(p, kDF, scores + n);
+  }
+  for (size_t r = 0; r < kR; ++r) {
+    states[r] = {.ref = refs[r * kBlock], .sum = sums[r * kBlock]};
+  }
+  return true;
+}
+
+// The same for any scores, row by row.
+template <size_t kR>
+HWY_NOINLINE void SoftmaxAnyFew(float* scores, int64_t keys, RowState* states) {
+  for (size_t r = 0; r < kR; ++r) {
+    // A row is written in whole vectors.
+    HWY_ALIGN float row[kLanes] = {};
+    std::copy_n(scores + r * kFewKeys, keys, row);
+    states[r] = RowState();
+    OnlineSoftmaxRow(row, keys, RowMax(row, keys), states[r]);
+    std::copy_n(row, keys, scores + r * kFewKeys);
+  }
+}
+
 // Attends kR queries of head h from query i on: out [kR][Dv] and, unless
 // nullptr, lse [kR].
 template <size_t kR>
@@ -66,8 +137,9 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
                           int64_t h, int64_t i, float* out, float* lse) {
   const CallSizes& s = call.sizes;
   constexpr int64_t kCount = static_cast<int64_t>(kR);
+  constexpr size_t kScores = kFewScores<kR>;
   // Four sums may be written where there are fewer keys or lanes.
-  HWY_ALIGN float p[kR * kStride];
+  HWY_ALIGN float p[std::max<size_t>(kScores, kR * 4)] = {};
   const auto key = [&](int64_t j) {
     return in.k + std::min(j, s.k_len - 1) * call.call.k.row_stride();
   };
@@ -88,26 +160,28 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     for (size_t r = 0; r < kR; r += kStep) {
       stream::DotKeys<kStep, 4, /*kPrefetch=*/false>(
           keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
-          /*far=*/0, /*near=*/0, p + r * kStride, kStride);
+          /*far=*/0, /*near=*/0, p + r * kFewKeys, kFewKeys);
     }
   }
-  const auto present = hn::FirstN(kDF, static_cast<size_t>(s.k_len));
   const VF scale =
       hn::Set(kDF, static_cast<float>(call.terms.scale.scale * kLog2E));
-  for (int64_t r = 0; r < kCount; ++r) {
-    float* row = p + r * kStride;
-    VF scores = hn::Mul(scale, hn::LoadU(kDF, row));
-    if (call.bias != nullptr) {
-      scores = hn::Add(scores, hn::LoadU(kDF, call.BiasRow(h, i + r)));
+  for (size_t n = 0; n < kScores; n += kLanes) {
+    hn::Store(hn::Mul(scale, hn::Load(kDF, p + n)), kDF, p + n);
+  }
+  if (call.bias != nullptr) {
+    for (int64_t r = 0; r < kCount; ++r) {
+      const float* bias = call.BiasRow(h, i + r);
+      for (int64_t j = 0; j < s.k_len; ++j) p[r * kFewKeys + j] += bias[j];
     }
-    hn::StoreU(hn::IfThenElseZero(present, scores), kDF, row);
   }
   RowState states[kR];
-  SoftmaxRows</*kAlike=*/true>(p, /*seen=*/nullptr, {0, s.k_len}, kCount,
-                               states);
+  if (!SoftmaxFew<kR>(p, s.k_len, states)) {
+    SoftmaxAnyFew<kR>(p, s.k_len, states);
+  }
   float inverse[kR];
   for (size_t r = 0; r < kR; ++r) inverse[r] = InverseSum(states[r]);
-  MultiplyValues<kR>(p, in.v, call.call.v.row_stride(), s.k_len, s.value_dim,
+  MultiplyValues<kR>(p, Fixed<kFewKeys>(), in.v, call.call.v.row_stride(),
+                     s.k_len, s.value_dim,
                      ScaleStore{inverse, kCount, out, s.value_dim});
   if (lse == nullptr) return;
   for (size_t r = 0; r < kR; ++r) lse[r] = LogSumExp(states[r]);

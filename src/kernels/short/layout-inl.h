@@ -60,18 +60,19 @@ struct Layout : OperandTerms {
     }
   }
 
-  RowAngles QueryAngles(int64_t i) const {
-    return AnglesOf(short_call.q_angles, i);
+  // Those of a key head.
+  RowAngles QueryAngles(int64_t kv, int64_t i) const {
+    return AnglesOf(short_call.q_angles, kv, i);
   }
-  RowAngles KeyAngles(int64_t j) const {
-    return AnglesOf(short_call.k_angles, j);
+  RowAngles KeyAngles(int64_t kv, int64_t j) const {
+    return AnglesOf(short_call.k_angles, kv, j);
   }
   // Rotates value j, and an output of query i back.
-  void RotateValue(int64_t j, float* row) const {
-    RotateValues(call, AnglesOf(short_call.v_angles, j), row);
+  void RotateValue(int64_t kv, int64_t j, float* row) const {
+    RotateValues(call, AnglesOf(short_call.v_angles, kv, j), row);
   }
-  void RotateOutput(int64_t i, float* row) const {
-    RotateValues(call, AnglesOf(short_call.out_angles, i), row,
+  void RotateOutput(int64_t kv, int64_t i, float* row) const {
+    RotateValues(call, AnglesOf(short_call.out_angles, kv, i), row,
                  /*back=*/true);
   }
 
@@ -91,9 +92,11 @@ struct Layout : OperandTerms {
   std::optional<DropoutTerm> dropout;
 
  private:
-  static RowAngles AnglesOf(const kernels::SideAngles& side, int64_t token) {
+  static RowAngles AnglesOf(const kernels::SideAngles& side, int64_t kv,
+                            int64_t token) {
     if (side.cos == nullptr) return {};
-    return {side.cos + token * side.pairs, side.sin + token * side.pairs};
+    const int64_t at = kv * side.head_step + token * side.pairs;
+    return {side.cos + at, side.sin + at};
   }
 };
 

@@ -126,7 +126,7 @@ class Task {
 inline const float* Task::KeyRow(int64_t j, float* scratch) const {
   if (!layout_.copied_keys) return layout_.call.k.Direct(b_, kv_, j);
   layout_.call.k.Load(b_, kv_, j, scratch);
-  layout_.FinishKey(h_, call_.k_first + j, layout_.KeyAngles(j), scratch);
+  layout_.FinishKey(h_, call_.k_first + j, layout_.KeyAngles(kv_, j), scratch);
   std::fill(scratch + layout_.depth, scratch + layout_.padded, 0.0F);
   return scratch;
 }
@@ -145,7 +145,7 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
     for (int64_t j = 0; j < keys; ++j) {
       float* row = copies_ + j * width;
       layout_.call.v.Load(b, kv, j, row);
-      layout_.RotateValue(j, row);
+      layout_.RotateValue(kv, j, row);
       for (int64_t d = s_.value_dim; d < width; ++d) row[d] = 0.0F;
     }
     values_ = copies_;
@@ -193,7 +193,7 @@ inline void Task::PackKeys() {
   }
 }
 
-inline void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
+HWY_INLINE void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
   const float* from = layout_.call.q.Direct(b_, h_, first);
   const int64_t step = layout_.call.q.row_stride();
   const int64_t depth = layout_.depth, padded = layout_.padded;
@@ -208,7 +208,7 @@ inline void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
       layout_.call.q.Load(b_, h_, first + r, to);
       const int64_t position = call_.q_first + first + r;
       layout_.FinishQuery(h_, position, layout_.ScaleOf(h_, position),
-                          layout_.QueryAngles(first + r), to, to,
+                          layout_.QueryAngles(kv_, first + r), to, to,
                           /*plain=*/nullptr);
     }
     for (int64_t d = depth; d < padded; ++d) to[d] = 0.0F;
@@ -248,9 +248,9 @@ inline void Task::Scores() {
     const AddStore end{bias_rows_, biased_ ? p : 0, scores_ + p};
     const float* panel = panels_ + p * layout_.depth;
     if (any_.end - p > kLanesI) {
-      Product<kR, 2>(queries_, 1, Fixed<kStride>(), panel, kColsI, depth, end);
+      Product<kR, 2>(queries_, 1, kRowStep, panel, kColsI, depth, end);
     } else {
-      Product<kR, 1>(queries_, 1, Fixed<kStride>(), panel, kColsI, depth, end);
+      Product<kR, 1>(queries_, 1, kRowStep, panel, kColsI, depth, end);
     }
   }
 }
@@ -292,10 +292,14 @@ inline void Task::Softmax(int64_t first, int64_t count, float* inverse) {
     SoftmaxRows</*kAlike=*/true>(scores_, seen_, any_, count, states);
   }
   if (any_gaps_) SetHidden(first, count, 0.0F);
-  const double sink = layout_.call.Sink(h_);
-  for (int64_t r = 0; r < count; ++r) {
-    const float rescale = JoinSink(sink, states[r]);
-    inverse[r] = rescale * InverseSum(states[r]);
+  if (layout_.call.plan.options.sinks.defined()) {
+    const double sink = layout_.call.Sink(h_);
+    for (int64_t r = 0; r < count; ++r) {
+      const float rescale = JoinSink(sink, states[r]);
+      inverse[r] = rescale * InverseSum(states[r]);
+    }
+  } else {
+    for (int64_t r = 0; r < count; ++r) inverse[r] = InverseSum(states[r]);
   }
   if (result_.lse == nullptr) return;
   const int64_t row = Row(first);
@@ -396,7 +400,7 @@ inline void Task::Block(int64_t first, int64_t count) {
   const bool zeros = ragged_ || any_gaps_ || layout_.dropout;  // among weights
   if (values_finite_ || !zeros) {
     WithRows(rows, [&]<size_t kR>() {
-      MultiplyValues<kR>(scores_ + any_.begin,
+      MultiplyValues<kR>(scores_ + any_.begin, kRowStep,
                          values_ + any_.begin * value_stride_, value_stride_,
                          any_.end - any_.begin, s_.value_dim,
                          ScaleStore{inverse, count, to, stride});
@@ -406,7 +410,7 @@ inline void Task::Block(int64_t first, int64_t count) {
   }
   if (direct_out_ != nullptr) return;
   for (int64_t r = 0; r < count; ++r) {
-    layout_.RotateOutput(first + r, block_out_ + r * kStride);
+    layout_.RotateOutput(kv_, first + r, block_out_ + r * kStride);
     kernels::StoreRow(result_.out, row + r, block_out_ + r * kStride,
                       s_.value_dim);
   }

@@ -309,16 +309,20 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
   StoreDots<kR, kK>(acc, s, lds);
 }
 
-// The same for integers, in stream_int8-inl.h.
-template <size_t kR, size_t kK, bool kPrefetch>
-HWY_INLINE void DotKeys(const int8_t* const (&keys)[kK],
-                        const int16_t* HWY_RESTRICT q, int64_t ldq,
-                        int64_t depth, int64_t far, int64_t near,
-                        float* HWY_RESTRICT s, int64_t lds);
+// How queries meet keys: DotKeys, or its equal for integers.
+struct ByFloats {
+  template <size_t kR, size_t kK, bool kPrefetch, typename T>
+  static HWY_INLINE void Dot(const T* const (&keys)[kK],
+                             const float* HWY_RESTRICT q, int64_t ldq,
+                             int64_t depth, int64_t far, int64_t near,
+                             float* HWY_RESTRICT s, int64_t lds) {
+    DotKeys<kR, kK, kPrefetch>(keys, q, ldq, depth, far, near, s, lds);
+  }
+};
 
 // The same for keys [begin, end): s[r][j - begin] = q[r] . key j. Writes up to
 // three floats past the end of each row of s. Not inlined, for registers.
-template <size_t kR, bool kPrefetch, typename T, typename Q>
+template <typename By, size_t kR, bool kPrefetch, typename T, typename Q>
 HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
                              const Q* HWY_RESTRICT q, int64_t ldq,
                              int64_t depth, int64_t far, float* HWY_RESTRICT s,
@@ -333,15 +337,15 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
       const T* at[kShared<kR>];
 #pragma GCC unroll 4
       for (int64_t n = 0; n < kK; ++n) at[n] = k + n * step;
-      DotKeys<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
-                                          s + (j - begin), lds);
+      By::template Dot<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
+                                                   s + (j - begin), lds);
     }
   }
   for (; j < end; j += kK) {
     const T* at[kShared<kR>];
     for (int64_t n = 0; n < kK; ++n) at[n] = keys[std::min(j + n, end - 1)];
-    DotKeys<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
-                                        s + (j - begin), lds);
+    By::template Dot<kR, kShared<kR>, kPrefetch>(at, q, ldq, depth, far, near,
+                                                 s + (j - begin), lds);
   }
 }
 
@@ -374,15 +378,15 @@ HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
 }
 
 // DotAllKeys for `rows` queries.
-template <bool kPrefetch, typename T, typename Q>
+template <bool kPrefetch, typename By = ByFloats, typename T, typename Q>
 void DotRows(RowsOf<T> keys, int64_t begin, int64_t end,
              const Q* HWY_RESTRICT q, int64_t ldq, int64_t rows, int64_t depth,
              float* HWY_RESTRICT s, int64_t lds) {
   ForBlocks<kPrefetch>(
       begin, end, rows,
       [&]<size_t kR, bool kAsk>(int64_t j, int64_t stop, int64_t r) {
-        DotAllKeys<kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth, keys.far,
-                             s + r * lds + (j - begin), lds);
+        DotAllKeys<By, kR, kAsk>(keys, j, stop, q + r * ldq, ldq, depth,
+                                 keys.far, s + r * lds + (j - begin), lds);
       });
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/simd/stream-inl.h"
 
@@ -26,6 +27,13 @@
 #define LOCUS_INT8_PRODUCTS 1
 #else
 #define LOCUS_INT8_PRODUCTS 0
+#endif
+#undef LOCUS_FUSED_PAIRS
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3 && \
+    (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
+#define LOCUS_FUSED_PAIRS 1
+#else
+#define LOCUS_FUSED_PAIRS 0
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -62,6 +70,24 @@ inline float QuantizeInt16(const float* x, int64_t count, int16_t* to) {
   return scale;
 }
 
+// Whether the CPU adds products of pairs to a sum in one step (AVX-512 VNNI).
+inline bool FusesPairs() {
+#if LOCUS_FUSED_PAIRS
+  return __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
+// Calls f with std::true_type if pairs are fused, else with std::false_type.
+template <typename F>
+HWY_INLINE void WithPairs([[maybe_unused]] bool fused, const F& f) {
+#if LOCUS_FUSED_PAIRS
+  if (fused) return f(std::true_type());
+#endif
+  f(std::false_type());
+}
+
 #if LOCUS_INT8_PRODUCTS
 
 using DI32 = hn::RebindToSigned<DF>;
@@ -77,10 +103,17 @@ HWY_INLINE VI32 Pairs(VI16 a, VI16 b) {
   return hn::ReorderWidenMulAccumulate(kDI32, a, b, unused, unused);
 }
 
-// sum += Pairs(a, b). Spelled out for the reason
-// that MulAddInto is: g++ moves every sum to another register and back, and
-// spills one.
+// sum += Pairs(a, b), in one step if kFused; no sum overflows, so the bits are
+// the same. Spelled out for the reason that MulAddInto is: g++ moves every sum
+// to another register and back, and spills one.
+template <bool kFused>
 HWY_INLINE void AddPairs(VI16 a, VI16 b, VI32& sum) {
+#if LOCUS_FUSED_PAIRS
+  if constexpr (kFused) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return;
+  }
+#endif
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2 && \
     (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
   const VI32 pairs = Pairs(a, b);
@@ -90,12 +123,55 @@ HWY_INLINE void AddPairs(VI16 a, VI16 b, VI32& sum) {
 #endif
 }
 
+// StoreDots for integers.
+template <size_t kR, size_t kK>
+HWY_INLINE void StoreIntegerDots(const VI32 (&acc)[kR][kK],
+                                 float* HWY_RESTRICT s, int64_t lds) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (kR == 4 && kK == 4) {
+    // The sums of a row and four keys in each block, then those of the blocks.
+    const hn::Repartition<uint64_t, DF> du;
+    VI32 rows[4];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 4; ++r) {
+      const VI32 ab = hn::Add(hn::InterleaveLower(kDI32, acc[r][0], acc[r][1]),
+                              hn::InterleaveUpper(kDI32, acc[r][0], acc[r][1]));
+      const VI32 ce = hn::Add(hn::InterleaveLower(kDI32, acc[r][2], acc[r][3]),
+                              hn::InterleaveUpper(kDI32, acc[r][2], acc[r][3]));
+      const auto ab2 = hn::BitCast(du, ab), ce2 = hn::BitCast(du, ce);
+      rows[r] = hn::Add(hn::BitCast(kDI32, hn::InterleaveLower(du, ab2, ce2)),
+                        hn::BitCast(kDI32, hn::InterleaveUpper(du, ab2, ce2)));
+    }
+    const auto halves = [](VI32 a, VI32 b) HWY_ATTR {
+      return hn::Add(hn::ConcatLowerLower(kDI32, b, a),
+                     hn::ConcatUpperUpper(kDI32, b, a));
+    };
+    const VI32 x = halves(rows[0], rows[1]), y = halves(rows[2], rows[3]);
+    const __m512 all = _mm512_cvtepi32_ps(
+        _mm512_add_epi32(_mm512_shuffle_i32x4(x.raw, y.raw, 0x88),
+                         _mm512_shuffle_i32x4(x.raw, y.raw, 0xDD)));
+    _mm_storeu_ps(s, _mm512_castps512_ps128(all));
+    _mm_storeu_ps(s + lds, _mm512_extractf32x4_ps(all, 1));
+    _mm_storeu_ps(s + 2 * lds, _mm512_extractf32x4_ps(all, 2));
+    _mm_storeu_ps(s + 3 * lds, _mm512_extractf32x4_ps(all, 3));
+    return;
+  }
+#endif
+  VF sums[kR][kK];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < kK; ++n) sums[r][n] = hn::ConvertTo(kDF, acc[r][n]);
+  }
+  StoreDots<kR, kK>(sums, s, lds);
+}
+
 // DotKeys for integers.
-template <size_t kR, size_t kK, bool kPrefetch>
-HWY_INLINE void DotKeys(const int8_t* const (&keys)[kK],
-                        const int16_t* HWY_RESTRICT q, int64_t ldq,
-                        int64_t depth, int64_t far, int64_t near,
-                        float* HWY_RESTRICT s, int64_t lds) {
+template <bool kFused, size_t kR, size_t kK, bool kPrefetch>
+HWY_INLINE void DotIntegerKeys(const int8_t* const (&keys)[kK],
+                               const int16_t* HWY_RESTRICT q, int64_t ldq,
+                               int64_t depth, int64_t far, int64_t near,
+                               float* HWY_RESTRICT s, int64_t lds) {
   const hn::Rebind<int8_t, DI16> d8;
   VI32 acc[kR][kK];
 #pragma GCC unroll 4
@@ -119,18 +195,24 @@ HWY_INLINE void DotKeys(const int8_t* const (&keys)[kK],
       const VI16 y = hn::LoadU(kDI16, q + static_cast<int64_t>(r) * ldq + d);
 #pragma GCC unroll 4
       for (size_t n = 0; n < kK; ++n) {
-        AddPairs(x[n], y, acc[r][n]);
+        AddPairs<kFused>(x[n], y, acc[r][n]);
       }
     }
   }
-  VF sums[kR][kK];
-#pragma GCC unroll 4
-  for (size_t r = 0; r < kR; ++r) {
-#pragma GCC unroll 4
-    for (size_t n = 0; n < kK; ++n) sums[r][n] = hn::ConvertTo(kDF, acc[r][n]);
-  }
-  StoreDots<kR, kK>(sums, s, lds);
+  StoreIntegerDots<kR, kK>(acc, s, lds);
 }
+
+template <bool kFused>
+struct ByIntegers {
+  template <size_t kR, size_t kK, bool kPrefetch>
+  static HWY_INLINE void Dot(const int8_t* const (&keys)[kK],
+                             const int16_t* HWY_RESTRICT q, int64_t ldq,
+                             int64_t depth, int64_t far, int64_t near,
+                             float* HWY_RESTRICT s, int64_t lds) {
+    DotIntegerKeys<kFused, kR, kK, kPrefetch>(keys, q, ldq, depth, far, near, s,
+                                              lds);
+  }
+};
 
 // Weights p [count] of at most kKeysInL1 keys, none negative, as int16, with
 // zeros behind them, and what their sums are to be multiplied by: NaN, if not
@@ -190,9 +272,69 @@ HWY_INLINE void LoadPairs(D d16, const int8_t* a, const int8_t* b,
   }
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// AddIntegerColumns for the line of 64 channels from c on. Bytes of two rows
+// are interleaved within 128 bits, so a vector has 8 channels of one block and
+// 8 of the next; the order is restored in the sums.
+template <bool kFused, size_t kR, bool kPrefetch>
+HWY_INLINE void AddIntegerLine(const int8_t* const* at, int64_t c,
+                               int64_t count, int64_t far, int64_t near,
+                               const int16_t (&w)[kR][kKeysInL1],
+                               const float (&scale)[kR],
+                               float* HWY_RESTRICT out, int64_t ldo) {
+  const hn::Repartition<int8_t, DF> d8;
+  const hn::Half<decltype(d8)> half;
+  VI32 acc[kR][4];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 4
+    for (size_t n = 0; n < 4; ++n) acc[r][n] = hn::Zero(kDI32);
+  }
+  for (int64_t j = 0; j < count; j += 2) {
+    const int8_t* a = at[j] + c;
+    const int8_t* b = at[j + 1] + c;
+    if constexpr (kPrefetch) {
+      PrefetchVectors<4>(a, far, near);
+      PrefetchVectors<4>(b, far, near);
+    }
+    const auto row_a = hn::LoadU(d8, a), row_b = hn::LoadU(d8, b);
+    const auto lower = hn::InterleaveLower(d8, row_a, row_b);
+    const auto upper = hn::InterleaveUpper(d8, row_a, row_b);
+    // Channels 0-7 16-23, 8-15 24-31, 32-39 48-55, 40-47 56-63.
+    const VI16 x[4] = {hn::PromoteTo(kDI16, hn::LowerHalf(half, lower)),
+                       hn::PromoteTo(kDI16, hn::LowerHalf(half, upper)),
+                       hn::PromoteTo(kDI16, hn::UpperHalf(half, lower)),
+                       hn::PromoteTo(kDI16, hn::UpperHalf(half, upper))};
+#pragma GCC unroll 4
+    for (size_t r = 0; r < kR; ++r) {
+      int32_t pair = 0;
+      std::memcpy(&pair, &w[r][j], sizeof(pair));
+      const VI16 weights = hn::BitCast(kDI16, hn::Set(kDI32, pair));
+#pragma GCC unroll 4
+      for (size_t n = 0; n < 4; ++n) AddPairs<kFused>(x[n], weights, acc[r][n]);
+    }
+  }
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kR; ++r) {
+    float* to = out + static_cast<int64_t>(r) * ldo;
+    const VF by = hn::Set(kDF, scale[r]);
+#pragma GCC unroll 2
+    for (size_t n = 0; n < 4; n += 2, to += 2 * kLanes) {
+      const VI32 first = hn::ConcatLowerLower(kDI32, acc[r][n + 1], acc[r][n]);
+      const VI32 second = hn::ConcatUpperUpper(kDI32, acc[r][n + 1], acc[r][n]);
+      hn::StoreU(hn::MulAdd(by, hn::ConvertTo(kDF, first), hn::LoadU(kDF, to)),
+                 kDF, to);
+      hn::StoreU(hn::MulAdd(by, hn::ConvertTo(kDF, second),
+                            hn::LoadU(kDF, to + kLanes)),
+                 kDF, to + kLanes);
+    }
+  }
+}
+#endif
+
 // out[r][0 .. dim) += scale[r] * sum over rows [begin, end), at most kKeysInL1,
 // of w[r][j - begin] v_j.
-template <size_t kR, bool kPrefetch>
+template <bool kFused, size_t kR, bool kPrefetch>
 HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
                                     int64_t end,
                                     const int16_t (&w)[kR][kKeysInL1],
@@ -204,7 +346,14 @@ HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
   const int64_t count = end - begin;
   for (int64_t j = 0; j < count; ++j) at[j] = values[begin + j];
   at[count] = at[count - 1];
-  for (int64_t c = 0; c < dim; c += kPaired) {
+  int64_t c = 0;
+#if HWY_TARGET <= HWY_AVX3
+  for (; c + 64 <= dim; c += 64) {
+    AddIntegerLine<kFused, kR, kPrefetch>(at, c, count, values.far, near, w,
+                                          scale, out + c, ldo);
+  }
+#endif
+  for (; c < dim; c += kPaired) {
     VI32 acc[kR][2];
 #pragma GCC unroll 4
     for (size_t r = 0; r < kR; ++r) {
@@ -224,8 +373,8 @@ HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
         int32_t pair = 0;
         std::memcpy(&pair, &w[r][j], sizeof(pair));
         const VI16 weights = hn::BitCast(kDI16, hn::Set(kDI32, pair));
-        AddPairs(x0, weights, acc[r][0]);
-        AddPairs(x1, weights, acc[r][1]);
+        AddPairs<kFused>(x0, weights, acc[r][0]);
+        AddPairs<kFused>(x1, weights, acc[r][1]);
       }
     }
 #pragma GCC unroll 4
@@ -242,7 +391,7 @@ HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
 }
 
 // AddWeighted for integers.
-template <bool kPrefetch>
+template <bool kFused, bool kPrefetch>
 void AddIntegersWeighted(RowsOf<int8_t> values, int64_t begin, int64_t end,
                          const float* HWY_RESTRICT p, int64_t ldp, int64_t rows,
                          int64_t dim, float* HWY_RESTRICT out, int64_t ldo) {
@@ -256,8 +405,8 @@ void AddIntegersWeighted(RowsOf<int8_t> values, int64_t begin, int64_t end,
           scale[n] =
               QuantizeWeights(p + row * ldp + (j - begin), stop - j, w[n]);
         }
-        AddIntegerColumns<kR, kAsk>(values, j, stop, w, scale, dim,
-                                    out + r * ldo, ldo);
+        AddIntegerColumns<kFused, kR, kAsk>(values, j, stop, w, scale, dim,
+                                            out + r * ldo, ldo);
       });
 }
 

@@ -28,9 +28,9 @@ using kernels::RotationTable;
 struct RowAngles {
   RowAngles() = default;
   RowAngles(const float* c, const float* s) : cos(c), sin(s) {}
-  RowAngles(const RotationTable& table, int64_t token, int64_t pairs)
-      : cos(table.cos.data() + token * pairs),
-        sin(table.sin.data() + token * pairs) {}
+  RowAngles(const RotationTable& table, int64_t row, int64_t pairs)
+      : cos(table.cos.data() + row * pairs),
+        sin(table.sin.data() + row * pairs) {}
 
   const float* cos = nullptr;
   const float* sin = nullptr;

@@ -46,6 +46,10 @@ struct Exp2Reference {
   explicit Exp2Reference(float ref)
       : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
         least(hn::Set(kDF, ref - 100.0f)) {}
+  // One for each lane.
+  explicit Exp2Reference(VF ref)
+      : shift(hn::Sub(hn::Set(kDF, 12582912.0f + 127.0f), ref)),
+        least(hn::Sub(ref, hn::Set(kDF, 100.0f))) {}
   VF shift;
   VF least;
 };
@@ -153,7 +157,10 @@ HWY_INLINE float Exp2Row(float* HWY_RESTRICT s, int64_t n,
 }
 
 // Whether the exponential takes a reference: an integer of at most 2^21.
-HWY_INLINE bool IsUsual(float ref) { return std::abs(ref) <= 2097152.0F; }
+constexpr float kLargestReference = 2097152.0F;
+HWY_INLINE bool IsUsual(float ref) {
+  return std::abs(ref) <= kLargestReference;
+}
 
 // OnlineSoftmaxRow where the reference is another one.
 inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,

@@ -20,6 +20,15 @@ Rotation Mixed() {
   return r;
 }
 
+// Each of two key heads has its own.
+Rotation OfHeads(Rotation r) {
+  SetHeads(r, 2);
+  return r;
+}
+std::vector<Rotation> All() {
+  return {Plain(), Mixed(), OfHeads(Plain()), OfHeads(Mixed())};
+}
+
 Call CallWith(const Rotation& rotation, int64_t length, int64_t first = 0) {
   Call call;
   call.q = RandomTensor({2, 4, length, 18}, 1);
@@ -36,7 +45,7 @@ Call CallWith(const Rotation& rotation, int64_t length, int64_t first = 0) {
 
 TEST(ThetaGradTest, EqualsReference) {
   OnEveryTarget([] {
-    for (const Rotation& rotation : {Plain(), Mixed()}) {
+    for (const Rotation& rotation : All()) {
       for (int64_t length : {1, 17, 300}) {
         SCOPED_TRACE(length);
         Call call = CallWith(rotation, length);
@@ -51,19 +60,65 @@ TEST(ThetaGradTest, EqualsReference) {
 
 // Far from 0 the parts of queries and keys are large and cancel.
 TEST(ThetaGradTest, KeepsPrecisionFarOut) {
-  for (const Rotation& rotation : {Plain(), Mixed()}) {
+  for (const Rotation& rotation : All()) {
     ExpectBackwardEqualsReference(CallWith(rotation, 100, 1'000'000), 5);
   }
 }
 
 TEST(ThetaGradTest, DecaysDoNotMatterToAngles) {
-  Rotation r = Plain();
-  r.log_decay.assign(8, -0.01);
-  ExpectBackwardEqualsReference(CallWith(r, 60), 5);
+  for (Rotation r : {Plain(), OfHeads(Plain())}) {
+    r.log_decay.assign(8, -0.01);
+    ExpectBackwardEqualsReference(CallWith(r, 60), 5);
+  }
+}
+
+// A call with frequencies of two heads is two calls with those of one.
+TEST(ThetaGradTest, HeadsAreCallsOfTheirOwn) {
+  const auto heads = [](const Tensor& x, int64_t first, int64_t count) {
+    std::vector<double> part;
+    for (int64_t b = 0; b < x.size(0); ++b) {
+      for (int64_t h = first; h < first + count; ++h) {
+        for (int64_t i = 0; i < x.size(2); ++i) {
+          const std::vector<double> row = RowOf(x, b, h, i);
+          part.insert(part.end(), row.begin(), row.end());
+        }
+      }
+    }
+    return Tensor::From({x.size(0), count, x.size(2), x.size(3)},
+                        std::move(part))
+        .To(x.dtype());
+  };
+  const auto run = [](const Call& call) {
+    AttentionOptions options = call.Options();
+    options.return_lse = true;
+    const AttentionResult result =
+        Attention(call.q, call.k, call.v, call.terms, options);
+    return AttentionBackward(result.out, call.q, call.k, call.v, result,
+                             call.terms, options);
+  };
+  for (const Rotation& rotation : {OfHeads(Plain()), OfHeads(Mixed())}) {
+    const Call call = CallWith(rotation, 70);
+    const AttentionGrads both = run(call);
+    std::vector<double> theta;
+    for (int64_t g = 0; g < 2; ++g) {
+      Call one = call;
+      one.q = heads(call.q, 2 * g, 2);
+      one.k = heads(call.k, g, 1);
+      one.v = heads(call.v, g, 1);
+      one.terms.rotate = rotation.OfHead(g);
+      const AttentionGrads alone = run(one);
+      EXPECT_EQ(heads(both.d_q, 2 * g, 2).ToVector(), alone.d_q.ToVector());
+      EXPECT_EQ(heads(both.d_k, g, 1).ToVector(), alone.d_k.ToVector());
+      EXPECT_EQ(heads(both.d_v, g, 1).ToVector(), alone.d_v.ToVector());
+      const std::vector<double>& own = alone.terms.rotate->theta;
+      theta.insert(theta.end(), own.begin(), own.end());
+    }
+    EXPECT_EQ(both.terms.rotate->theta, theta);
+  }
 }
 
 TEST(ThetaGradTest, BitsDoNotDependOnThreads) {
-  for (const Rotation& rotation : {Plain(), Mixed()}) {
+  for (const Rotation& rotation : All()) {
     const Call call = CallWith(rotation, 400);
     AttentionOptions options = call.Options();
     options.return_lse = true;

@@ -117,8 +117,10 @@ TEST(KvCacheEditTest, ShiftedKeysEqualKeysAppendedThere) {
   rounded.angles = AngleMode::kFloat32;
   Rotation decaying = RopeRotation(300.0);
   decaying.log_decay.assign(8, -0.01);
-  const Rotation all[] = {RopeRotation(10000.0), gained, partial, rounded,
-                          decaying};
+  Rotation of_heads = RopeRotation(600.0);
+  SetHeads(of_heads, kKeyHeads);
+  const Rotation all[] = {
+      RopeRotation(10000.0), gained, partial, rounded, decaying, of_heads};
   for (size_t n = 0; n < std::size(all); ++n) {
     for (int64_t delta : {-100, 1, 123456}) {
       SCOPED_TRACE(::testing::Message() << n << " by " << delta);

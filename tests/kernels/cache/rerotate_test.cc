@@ -72,9 +72,14 @@ TEST(KvCacheTableTest, RerotatedKeysEqualAppendedKeys) {
   partial.theta.resize(4);
   Rotation decaying = RopeRotation(300.0);
   decaying.log_decay.assign(8, -0.01);
-  const std::vector<Rotation> all = {RopeRotation(10000.0), gained,
+  Rotation of_heads = RopeRotation(600.0);
+  SetHeads(of_heads, kKeyHeads);
+  const std::vector<Rotation> all = {RopeRotation(10000.0),
+                                     gained,
                                      RopeRotation(800.0, PairLayout::kHalves),
-                                     partial, decaying};
+                                     partial,
+                                     decaying,
+                                     of_heads};
   const std::vector<int64_t> lengths = {600, 411};
   const AppendOptions options{.lengths = lengths};
   for (size_t from = 0; from < all.size(); ++from) {

@@ -69,13 +69,13 @@ constexpr std::array<Levels, kFeatures> kLevels = {{
     {"d_lse", 2},          //
     {"scale rows", 2},     //
     {"table queries", 2},  //
-    {"rotate", 3},         // none, fixed, trained
+    {"rotate", 4},         // none, fixed, trained, trained per key head
     {"extra_dot", 2},      //
     {"q_table", 2},        //
     {"k_table", 2},        //
     {"bias", 4},           // none, table, ramp, profile
     {"v_table", 2},        //
-    {"rotate_values", 3},  // none, relative, absolute
+    {"rotate_values", 4},  // none, relative, absolute, relative per key head
 }};
 
 // How many pairs of levels of two features there are.
@@ -223,9 +223,14 @@ class Maker {
 
   Call Make() {
     Call call = maker_.Make();
-    if (call.terms.rotate) call.terms.rotate->trains = c_[kTermRotate] == 2;
-    if (call.terms.rotate_values) {
-      call.terms.rotate_values->relative = c_[kTermRotateValues] == 1;
+    if (auto& rotate = call.terms.rotate) {
+      rotate->trains = c_[kTermRotate] >= 2;
+      SetHeads(*rotate, c_[kTermRotate] == 3 ? config_.kv_heads : 1);
+    }
+    if (auto& values = call.terms.rotate_values) {
+      values->relative = c_[kTermRotateValues] != 2;
+      SetHeads(values->rotation,
+               c_[kTermRotateValues] == 3 ? config_.kv_heads : 1);
     }
     unsigned operands = 0;
     constexpr Feature kOperands[] = {

@@ -163,6 +163,46 @@ TEST(RotateTest, EveryRotaryEncodingEqualsFloat64) {
   });
 }
 
+// Frequencies per head are a rotation of its own for each, of the query heads
+// of a group alike.
+TEST(RotateTest, HeadsOfFrequenciesAreRotationsOfTheirOwn) {
+  for (PairLayout layout : kLayouts) {
+    Rotation r = Example(layout, 7, /*first_channel=*/1);
+    SetHeads(r, 2);
+    for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+      for (bool heads_inside : {false, true}) {
+        Tensor x = Random({2, heads_inside ? 5 : 4, heads_inside ? 4 : 5, 16},
+                          6, dtype);
+        if (heads_inside) x = x.Transposed(1, 2);
+        const Tensor y = Rotate(x, r, From(100, 5));
+        const Tensor back = RotateBackward(x, r, From(100, 5));
+        for (int64_t g = 0; g < 2; ++g) {
+          const Tensor alone = Rotate(x, r.OfHead(g), From(100, 5));
+          const Tensor alone_back =
+              RotateBackward(x, r.OfHead(g), From(100, 5));
+          for (int64_t b = 0; b < 2; ++b) {
+            for (int64_t h : {2 * g, 2 * g + 1}) {
+              for (int64_t i = 0; i < 5; ++i) {
+                EXPECT_EQ(RowOf(y, b, h, i), RowOf(alone, b, h, i));
+                EXPECT_EQ(RowOf(back, b, h, i), RowOf(alone_back, b, h, i));
+              }
+            }
+          }
+        }
+        RotateInPlace(x, r, From(100, 5));
+        EXPECT_EQ(x.ToVector(), y.ToVector());
+      }
+    }
+    EXPECT_EQ(ErrorOf([&] {
+                Rotate(Random({1, 3, 2, 16}, 1, DType::kF32), r);
+              }),
+              "frequencies of 2 heads do not fit x f32 [1, 3, 2, 16]");
+    EXPECT_EQ(ErrorOf([&] { RotaryTable::UpTo(r, 4); }),
+              "a table of cosines serves all heads, but the rotation has "
+              "frequencies of 2 heads");
+  }
+}
+
 // Nothing that rotates is missing above.
 TEST(RotateTest, EveryExampleOfTheListEqualsFloat64) {
   int64_t seen = 0;

@@ -26,19 +26,42 @@ Call LongCall(int64_t queries, int64_t keys) {
   return AsFloat(call);
 }
 
-// Alone, beside another rotation of q and k, and beside the same one, whose
-// cosines it shares.
+// Beside another rotation of q and k, and beside the same one, whose cosines it
+// shares.
+std::vector<Call> Rotated(const Call& call) {
+  std::vector<Call> all(2, call);
+  all[0].terms.rotate = RotationOf(10, 0, PairLayout::kInterleaved);
+  all[1].terms.rotate = RotationOf(9, 0, PairLayout::kHalves);
+  return all;
+}
+
+// The same with frequencies per key head.
+std::vector<Call> RotatedPerHead(const Call& call) {
+  std::vector<Call> all = Rotated(call);
+  for (Call& each : all) {
+    SetHeads(*each.terms.rotate, 2);
+    SetHeads(each.terms.rotate_values->rotation, 2);
+  }
+  return all;
+}
+
+// Alone, and all of these.
 std::vector<Call> Variants(const Call& call) {
-  std::vector<Call> all(4, call);
+  std::vector<Call> all(2, call);
   all[1].terms.rotate_values->relative = false;
-  all[2].terms.rotate = RotationOf(10, 0, PairLayout::kInterleaved);
-  all[3].terms.rotate = RotationOf(9, 0, PairLayout::kHalves);
+  for (const auto& more : {Rotated(call), RotatedPerHead(call)}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
 }
 
 TEST(ValueRotationTest, LongSequencesEqualReference) {
   OnEveryTarget([] {
-    for (Call& call : Variants(LongCall(987, 987))) {
+    std::vector<Call> calls = Rotated(LongCall(987, 987));
+    for (const Call& call : Variants(LongCall(150, 280))) {
+      calls.push_back(call);
+    }
+    for (Call& call : calls) {
       call.options.causal = true;
       call.options.window = Window{.left = 300, .right = 0};
       ExpectForwardEqualsReference(call);
