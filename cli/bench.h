@@ -17,7 +17,7 @@
 namespace locus::cli {
 
 // What a section measures unless told otherwise: attention of a length that
-// takes a second or two an encoding, memory of one where N x N would show.
+// takes a second or two per encoding, memory of one where N x N would show.
 inline constexpr int64_t kSpeedLength = 2048, kLongLength = 16384;
 // A token of a long conversation, and a prompt, on the heads of a large model.
 inline constexpr int64_t kDecodeLength = 8192, kRotateLength = 4096;

@@ -121,7 +121,7 @@ std::string Meaning(const std::vector<SpeedRow>& rows) {
                       100.0 * (1.0 - kFree))
                 : fmt::format(" At most {:.0f} % is lost with {}.",
                               100.0 * (1.0 - kFree), fmt::join(names, ", "));
-    text += fmt::format(" The dearest is {:.2f} of plain, {}.",
+    text += fmt::format(" The slowest is {:.2f} of plain, {}.",
                         worst->of_plain.median, Which(*worst));
   }
   return "\n" + Paragraph(text);
@@ -186,8 +186,8 @@ std::string Meaning(const std::vector<GrowthRow>& rows) {
   return "\n" +
          Paragraph(fmt::format(
              "Four times the length is 16 times the work, and 4 times the "
-             "memory if nothing grows with the square. The most time is {}, "
-             "{}; the most memory {}, {}.",
+             "memory if nothing grows with the square. Time grows most by {}, "
+             "{}; memory by {}, {}.",
              Ratio(slowest->TimeRatio()), Which(*slowest),
              Ratio(largest->MemoryRatio()), Which(*largest)));
 }

@@ -59,6 +59,28 @@ std::string ReportText(const EncodingInfo& info, const CheckReport& report) {
   return text;
 }
 
+// What the number of each property is; more than one thing where encodings of
+// the input are measured otherwise.
+std::string Measures(const std::vector<CheckReport>& reports) {
+  std::string text;
+  for (size_t row = 0; row < reports[0].properties.size(); ++row) {
+    std::vector<std::string> known;
+    for (const CheckReport& report : reports) {
+      const Property& p = report.properties[row];
+      if (std::isnan(p.value) || std::ranges::count(known, p.measure)) continue;
+      known.push_back(p.measure);
+      const std::string line = fmt::format("{}: {}", p.name, p.measure);
+      bool first = true;
+      const auto width = static_cast<size_t>(TerminalWidth() - 4);
+      for (const std::string& part : Wrap(line, width)) {
+        text += fmt::format("{}{}\n", first ? "  " : "    ", part);
+        first = false;
+      }
+    }
+  }
+  return text;
+}
+
 // Several encodings side by side: a row for each property, verdict and number.
 std::string TableText(const std::vector<Chosen>& all,
                       const std::vector<CheckReport>& reports) {
@@ -89,7 +111,7 @@ std::string TableText(const std::vector<Chosen>& all,
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
   }
-  return text;
+  return text + "\nThe numbers:\n" + Measures(reports);
 }
 
 std::string CsvText(const std::vector<Chosen>& all,

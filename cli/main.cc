@@ -63,8 +63,8 @@ int Main(int argc, char** argv) {
     };
     if (argc > 1 && argv[1][0] != '-' &&
         std::ranges::none_of(app.get_subcommands({}), named)) {
-      return Fail(fmt::format("there is no command '{}'; known are {}", argv[1],
-                              CommandNames(app)));
+      return Fail(fmt::format("there is no command '{}'; known commands: {}",
+                              argv[1], CommandNames(app)));
     }
     app.parse(argc, argv);
     return code;

@@ -181,10 +181,12 @@ void DrawFile(std::span<const Figure> figures, const std::string& path) {
   } else if (EndsWith(path, ".svg")) {
     terminal = fmt::format("svg size {},{} {}", width, height, look);
   } else if (EndsWith(path, ".pdf")) {
-    // A hundred of those pixels to an inch.
-    terminal = fmt::format("pdfcairo size {}in,{}in {}",
-                           static_cast<double>(width) / 100,
-                           static_cast<double>(height) / 100, look);
+    // A hundred of those pixels to an inch; text and lines in proportion, where
+    // this terminal would halve them.
+    terminal =
+        fmt::format("pdfcairo size {}in,{}in fontscale 0.75 linewidth 2 {}",
+                    static_cast<double>(width) / 100,
+                    static_cast<double>(height) / 100, look);
   } else {
     throw Error(fmt::format(
         "--out must name a .png, .svg or .pdf file, got '{}'", path));

@@ -116,7 +116,7 @@ Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
   // A query in the middle, so that keys on both sides lie inside the length.
   const int64_t middle = config.length / 2;
   // Random pairs behind the band: enough for a smooth tenth and nine tenths.
-  constexpr int64_t kPairs = 48;
+  constexpr int64_t kPairs = 24;
   std::vector<int64_t> k_pos;
   for (int64_t n = 0; n < config.length; ++n) k_pos.push_back(n);
   std::reverse(k_pos.begin(), k_pos.end());
@@ -136,15 +136,14 @@ Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
   std::mt19937_64 engine(config.seed);
   for (int64_t pair = 0; pair < kPairs; ++pair) {
     const Tensor q = RandomRows(engine, config, 1, config.heads);
-    const Tensor key = RandomRows(engine, config, 1, config.heads);
-    // The same key at every position.
+    const Tensor key = RandomRows(engine, config, 1, /*heads=*/1);
+    // The same key at every position and for every head.
     const Tensor k = Tensor::Borrow(
-        DType::kF64, {1, config.heads, config.length, config.head_dim},
-        {0, config.head_dim, 0, 1}, key.Data<double>(),
-        std::make_shared<Tensor>(key));
+        DType::kF64, {1, 1, config.length, config.head_dim}, {0, 0, 0, 1},
+        key.Data<double>(), std::make_shared<Tensor>(key));
+    const reference::Scorer scores(q, k, terms, call);
     for (int64_t h : heads) {
-      const std::vector<double> s =
-          reference::Scores(q, k, terms, call, 0, h).ToVector();
+      const std::vector<double> s = scores.Of(0, h).ToVector();
       for (size_t n = 0; n < s.size(); ++n) by_key[n].push_back(s[n]);
       if (pair == 0) {
         panel.curves.push_back(
@@ -152,10 +151,10 @@ Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
       }
     }
   }
-  for (auto& scores : by_key) {
-    std::ranges::sort(scores);
-    panel.band_low.push_back(scores[scores.size() / 10]);
-    panel.band_high.push_back(scores[scores.size() * 9 / 10]);
+  for (auto& of_key : by_key) {
+    std::ranges::sort(of_key);
+    panel.band_low.push_back(of_key[of_key.size() / 10]);
+    panel.band_high.push_back(of_key[of_key.size() * 9 / 10]);
   }
   return panel;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "cli/answers/answers.h"
 #include "locus/reference.h"
@@ -28,38 +29,59 @@ int64_t TokenPosition(const Rotation& r, int64_t i) {
                       i % kPatches);
 }
 
+// How much of a pair's score on its own content is left between q_pos and each
+// of k_pos: rot(x).rot(x) / x.x = cos_q cos_k + sin_q sin_k, times the decay.
+// [key][pair], the same for every content.
+std::vector<std::vector<double>> PairMatches(
+    const Rotation& r, int64_t q_pos, const std::vector<int64_t>& k_pos) {
+  const auto pairs = static_cast<size_t>(r.NumPairs());
+  std::vector<double> q_cos(pairs), q_sin(pairs), cos(pairs), sin(pairs);
+  r.CosSin(q_pos, q_cos.data(), q_sin.data());
+  std::vector<std::vector<double>> matches;
+  for (int64_t n : k_pos) {
+    r.CosSin(n, cos.data(), sin.data());
+    std::vector<double>& row = matches.emplace_back(pairs);
+    for (size_t p = 0; p < pairs; ++p) {
+      row[p] = q_cos[p] * cos[p] + q_sin[p] * sin[p];
+      if (!r.log_decay.empty()) {
+        row[p] *= std::exp(r.log_decay[p] * static_cast<double>(q_pos - n));
+      }
+    }
+  }
+  return matches;
+}
+
 // Scores of a query at q_pos on keys of its own content at k_pos, over the
-// score with no offset, for kQueries random queries: [query][key].
+// square of that content, for kQueries random queries: [query][key].
 std::vector<std::vector<double>> MatchScores(
-    const Encoding& encoding, const ExampleConfig& config, int64_t q_pos,
+    const Rotation& rotation, const ExampleConfig& config, int64_t q_pos,
     const std::vector<int64_t>& k_pos) {
-  const auto [lowest, highest] = std::ranges::minmax_element(k_pos);
-  Shape shape = ShapeOf(config);
-  shape.min_q_pos = shape.max_q_pos = q_pos;
-  shape.min_k_pos = *lowest;
-  shape.max_k_pos = *highest;
-  shape.min_offset = q_pos - *highest;
-  shape.max_offset = q_pos - *lowest;
-  const Terms terms = encoding.Lower(shape).terms;
+  const auto matches = PairMatches(rotation, q_pos, k_pos);
   ExampleConfig one = config;
   one.heads = 1;
-  AttentionOptions call;
-  const std::vector<int64_t> at = {q_pos};
-  call.q_positions = at;
-  call.k_positions = k_pos;
   std::mt19937_64 engine(config.seed + 1);
   std::vector<std::vector<double>> scores;
   for (int64_t n = 0; n < kQueries; ++n) {
-    const Tensor q = RandomRows(engine, one, 1, 1);
-    const Tensor k = Tensor::Borrow(
-        DType::kF64,
-        {1, 1, static_cast<int64_t>(k_pos.size()), config.head_dim},
-        {0, 0, 0, 1}, q.Data<double>(), std::make_shared<Tensor>(q));
-    std::vector<double> s = reference::Scores(q, k, terms, call).ToVector();
+    const std::vector<double> q = RandomRows(engine, one, 1, 1).ToVector();
     double square = 0.0;
-    for (double x : q.ToVector()) square += x * x;
-    for (double& x : s) x /= terms.scale.At(/*h=*/0, q_pos) * square;
-    scores.push_back(std::move(s));
+    for (double x : q) square += x * x;
+    // What each pair has of the square, and what channels that never rotate
+    // have.
+    std::vector<double> share(static_cast<size_t>(rotation.NumPairs()));
+    double still = 1.0;
+    for (size_t p = 0; p < share.size(); ++p) {
+      const double a =
+          q[static_cast<size_t>(rotation.FirstOfPair(static_cast<int64_t>(p)))];
+      const double b = q[static_cast<size_t>(
+          rotation.SecondOfPair(static_cast<int64_t>(p)))];
+      share[p] = (a * a + b * b) / square;
+      still -= share[p];
+    }
+    std::vector<double>& row = scores.emplace_back();
+    for (const std::vector<double>& match : matches) {
+      row.push_back(
+          std::inner_product(share.begin(), share.end(), match.begin(), still));
+    }
   }
   return scores;
 }
@@ -74,9 +96,9 @@ std::vector<double> MeanOver(const std::vector<std::vector<double>>& rows) {
   return mean;
 }
 
-Panel GridPanel(const Encoding& encoding, const ExampleConfig& config,
-                int64_t width) {
+Panel GridPanel(const Rotation& rotation, const ExampleConfig& config) {
   // A query in the middle of a square, keys all around it.
+  const int64_t width = rotation.axes[1].modulus;
   const int64_t side = std::min<int64_t>(width, 65);
   const int64_t middle = side / 2;
   std::vector<int64_t> keys;
@@ -84,7 +106,7 @@ Panel GridPanel(const Encoding& encoding, const ExampleConfig& config,
     for (int64_t x = 0; x < side; ++x) keys.push_back(y * width + x);
   }
   const std::vector<double> mean =
-      MeanOver(MatchScores(encoding, config, middle * width + middle, keys));
+      MeanOver(MatchScores(rotation, config, middle * width + middle, keys));
   HeatMap map{.title = "score on a matching key, relative to its own place",
               .x_label = "key column - query column",
               .y_label = "key row - query row",
@@ -98,8 +120,7 @@ Panel GridPanel(const Encoding& encoding, const ExampleConfig& config,
   return map;
 }
 
-Panel OffsetPanel(const Encoding& encoding, const ExampleConfig& config,
-                  const Rotation& rotation) {
+Panel OffsetPanel(const Rotation& rotation, const ExampleConfig& config) {
   Curves panel{.title = "score on a matching key",
                .x_label = "offset: query position - key position",
                .y_label = "share of the score at offset 0"};
@@ -119,7 +140,7 @@ Panel OffsetPanel(const Encoding& encoding, const ExampleConfig& config,
       panel.curves.push_back(
           {.label = label,
            .y = MeanOver(MatchScores(
-               encoding, config, PackPosition(reach, reach, reach), keys))});
+               rotation, config, PackPosition(reach, reach, reach), keys))});
     };
     along("in time", 1, 0, 0);
     along("in height", 0, 1, 0);
@@ -129,7 +150,7 @@ Panel OffsetPanel(const Encoding& encoding, const ExampleConfig& config,
   }
   std::vector<int64_t> keys;
   for (int64_t o = 0; o <= reach; ++o) keys.push_back(reach - o);
-  const auto scores = MatchScores(encoding, config, reach, keys);
+  const auto scores = MatchScores(rotation, config, reach, keys);
   panel.curves.push_back({.label = fmt::format("mean of {} queries", kQueries),
                           .y = MeanOver(scores)});
   panel.band_label = "8 of 10 queries";
@@ -192,10 +213,9 @@ Tensor RandomRows(std::mt19937_64& engine, const ExampleConfig& config,
 std::vector<Panel> RotationPanels(const Encoding& encoding,
                                   const ExampleConfig& config) {
   const Rotation rotation = *encoding.Lower(ShapeOf(config)).terms.rotate;
-  return {QueryPanel(rotation, config),
-          IsGrid(rotation)
-              ? GridPanel(encoding, config, rotation.axes[1].modulus)
-              : OffsetPanel(encoding, config, rotation)};
+  return {QueryPanel(rotation, config), IsGrid(rotation)
+                                            ? GridPanel(rotation, config)
+                                            : OffsetPanel(rotation, config)};
 }
 
 }  // namespace locus::cli

@@ -1,4 +1,4 @@
-// Pictures of rotations: a query turned by its position, and what a matching
+// Pictures of rotations: a query rotated by its position, and what a matching
 // key scores.
 #ifndef LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_
 #define LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_

@@ -14,6 +14,11 @@ namespace analysis {
 
 std::string Shown(double value) { return fmt::format("{:.3g}", value); }
 
+std::string RatioTo(const char* whole, double ratio) {
+  return fmt::format("{} {} {}", Shown(ratio), ratio < 1.0 ? "of" : "times",
+                     whole);
+}
+
 Property Purpose(const Probe& probe) {
   // Where each term acts, in the words of the question.
   static const std::map<std::string, const char*> kPlaces = {
@@ -63,8 +68,8 @@ const Property& CheckReport::Find(std::string_view name) const {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
-  throw Error(fmt::format("there is no property '{}'; known are {}", name,
-                          fmt::join(names, ", ")));
+  throw Error(fmt::format("there is no property '{}'; known properties: {}",
+                          name, fmt::join(names, ", ")));
 }
 
 CheckReport Check(const Encoding& encoding, const CheckOptions& options) {

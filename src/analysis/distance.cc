@@ -1,5 +1,6 @@
 // Uniqueness and continuity: distances between what positions look like.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,10 +28,13 @@ Sites SitesAt(const Probe& probe, std::vector<int64_t> positions,
 
 std::string Place(const Probe& probe, const Sites& s, size_t n) {
   // An encoding of the input has positions; others are seen from a query, so
-  // that a key's place is its offset.
-  if (!probe.geometry().IsLine() || probe.ActsOnInput()) {
-    return fmt::format("position {}", s.positions[n]);
+  // that a key's place is its offset. A grid has coordinates.
+  const Geometry& g = probe.geometry();
+  if (!g.IsLine()) {
+    return fmt::format("position ({})",
+                       fmt::join(g.Coordinates(s.positions[n]), ", "));
   }
+  if (probe.ActsOnInput()) return fmt::format("position {}", s.positions[n]);
   return fmt::format("offset {}", s.query - s.positions[n]);
 }
 

@@ -53,6 +53,15 @@ Geometry Geometry::Of(const Terms& terms) {
   return g;
 }
 
+std::vector<int64_t> Geometry::Coordinates(int64_t position) const {
+  std::vector<int64_t> coordinates;
+  for (const Axis& axis : axes_) {
+    const int64_t along = (position - origin_) / axis.divisor;
+    coordinates.push_back(axis.modulus == 0 ? along : along % axis.modulus);
+  }
+  return coordinates;
+}
+
 std::vector<int64_t> Geometry::Sides(int64_t count) const {
   std::vector<int64_t> sides(axes_.size());
   int64_t left = count;

@@ -28,6 +28,9 @@ class Geometry {
   // The site where every coordinate is 0.
   int64_t Origin() const { return origin_; }
 
+  // The coordinates of a position.
+  std::vector<int64_t> Coordinates(int64_t position) const;
+
   // Sides of a box of at most `count` sites, about as wide as high.
   std::vector<int64_t> Sides(int64_t count) const;
   // Positions of a box, the last axis fastest. Read backwards, it is the box

@@ -74,8 +74,9 @@ Property Bounded(const Probe& probe) {
                 .measure = probe.ActsOnInput()
                                ? "largest |E| up to position 10^6, over the "
                                  "largest up to 10^5"
-                               : "largest logit that position can add to unit "
-                                 "q and k 10^6 away, over that 10^5 away",
+                               : "largest amount that position can add to the "
+                                 "logit of unit q and k 10^6 apart, over that "
+                                 "10^5 apart",
                 .threshold = kGrowth,
                 .sentence = "Position adds nothing that could grow."};
   if (probe.TermsPresent().empty()) return p;
@@ -86,6 +87,9 @@ Property Bounded(const Probe& probe) {
                                    .highest = side - 1,
                                    .count = std::min<int64_t>(side, 4096)},
                                   /*future=*/false);
+  const char* const what = probe.ActsOnInput()
+                               ? "What is added to x"
+                               : "What is added to a logit of unit q and k";
   try {
     const double far = LargestIn(probe, FarUpTo(kFar), /*future=*/false);
     const double farther =
@@ -93,10 +97,9 @@ Property Bounded(const Probe& probe) {
     p.value = far > 0.0 ? farther / far : 1.0;
     p.verdict = p.value <= kGrowth ? Verdict::kYes : Verdict::kNo;
     p.sentence = fmt::format(
-        "It is at most {} inside the trained length{} {} at 10^6, {} times "
-        "that "
-        "at 10^5.",
-        Shown(inside),
+        "{} is at most {} inside the trained length{} {} at 10^6, {} times "
+        "as much as at 10^5.",
+        what, Shown(inside),
         p.verdict == Verdict::kYes ? " and at most" : ", and grows to",
         Shown(farther), Shown(p.value));
     if (probe.ActsOnInput()) return p;
@@ -107,7 +110,7 @@ Property Bounded(const Probe& probe) {
     const double ahead = LargestIn(probe, FarUpTo(1000), /*future=*/true);
     if (p.verdict == Verdict::kYes && ahead > 2.0 * std::max(inside, farther)) {
       p.sentence += fmt::format(
-          " Towards later keys it grows (to {}, 1000 ahead): it is made for "
+          " It grows towards later keys (to {}, 1000 ahead): it is made for "
           "causal attention.",
           Shown(ahead));
     }
@@ -115,22 +118,22 @@ Property Bounded(const Probe& probe) {
     // Nothing that far to measure.
     p.verdict = Verdict::kYes;
     p.sentence = fmt::format(
-        "Its table ends with the trained length; the largest it adds there is "
-        "{}.",
+        "Its table ends with the trained length. {} is at most {} there.", what,
         Shown(inside));
   }
   return p;
 }
 
 Property NormPreserving(const Probe& probe) {
-  Property p = {.name = "norm-preserving",
-                .question =
-                    "do the vectors that position acts on keep their "
-                    "length?",
-                .value = kNothing,
-                .measure = "largest relative change of the norm of x, q or k",
-                .threshold = kSame,
-                .sentence = "It acts on logits and leaves x, q and k alone."};
+  Property p = {
+      .name = "norm-preserving",
+      .question =
+          "do the vectors that position acts on keep their "
+          "length?",
+      .value = kNothing,
+      .measure = "largest relative change of the norm of x, q or k",
+      .threshold = kSame,
+      .sentence = "It acts on logits or values and leaves x, q and k alone."};
   const Geometry& g = probe.geometry();
   const std::vector<int64_t> places =
       g.Box(g.Sides(std::min(kMostSites, probe.options().length)));
@@ -182,11 +185,10 @@ Property NormPreserving(const Probe& probe) {
   p.sentence =
       p.verdict == Verdict::kYes
           ? fmt::format(
-                "The norms of {} change by at most {} of themselves: the map "
-                "is orthogonal.",
-                what, Shown(p.value))
-          : fmt::format("The norms of {} change by up to {} of themselves.",
-                        what, Shown(p.value));
+                "The norms of {} change by at most {}: the map is orthogonal.",
+                what, RatioTo("their size", p.value))
+          : fmt::format("The norms of {} change by up to {}.", what,
+                        RatioTo("their size", p.value));
   return p;
 }
 

@@ -17,6 +17,10 @@ inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 // not two.
 std::string Shown(double value);
 
+// A change beside the size of what changes: "0.3 of their size", or "25 times
+// their size".
+std::string RatioTo(const char* whole, double ratio);
+
 // Where both sides are equal but for rounding. Measured quantities that should
 // be zero come out near 1e-16 at small positions and near 1e-10 at position
 // 10^6, where an angle in float64 has lost seven of its sixteen digits; those

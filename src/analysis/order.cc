@@ -64,8 +64,8 @@ Property Order(const Probe& probe) {
           .threshold = kSame,
           .sentence =
               sees ? fmt::format("Shuffling the tokens changes their outputs "
-                                 "by up to {} of their size.",
-                                 Shown(change))
+                                 "by up to {}.",
+                                 RatioTo("their size", change))
                    : fmt::format("Shuffled tokens give the same outputs, "
                                  "shuffled, to within {} of their size: "
                                  "without a mask, order is invisible.",
@@ -79,7 +79,7 @@ Property Direction(const Probe& probe) {
   const double change = Rearranged(probe, to);
   const bool sees = change > kSame;
   return {.name = "direction",
-          .question = "is before told from after, without a mask?",
+          .question = "without a mask, is before told from after?",
           .verdict = sees ? Verdict::kYes : Verdict::kNo,
           .value = change,
           .measure =
@@ -88,8 +88,8 @@ Property Direction(const Probe& probe) {
           .threshold = kSame,
           .sentence =
               sees ? fmt::format("Reversing the sequence changes outputs by up "
-                                 "to {} of their size.",
-                                 Shown(change))
+                                 "to {}.",
+                                 RatioTo("their size", change))
                    : fmt::format("A reversed sequence gives the same outputs, "
                                  "reversed, to within {} of their size: only a "
                                  "causal mask can tell before from after.",

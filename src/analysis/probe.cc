@@ -144,10 +144,12 @@ std::vector<double> Probe::PairScores(const Frame& frame,
   AttentionOptions call;
   call.q_positions = q_pos;
   call.k_positions = k_pos;
+  const reference::Scorer scores(q, k, frame.terms, call);
   std::vector<double> out;
   for (int64_t h = 0; h < options_.heads; ++h) {
-    const Tensor s = reference::Scores(q, k, frame.terms, call, 0, h);
-    for (int64_t t = 0; t < s.size(0); ++t) out.push_back(s.At(t, t));
+    for (int64_t t = 0; t < q.size(2); ++t) {
+      out.push_back(scores.At(0, h, t, t));
+    }
   }
   return out;
 }
@@ -188,11 +190,11 @@ std::vector<std::vector<double>> Probe::Profiles(
   AttentionOptions call;
   call.q_positions = at;
   call.k_positions = positions;
+  const reference::Scorer scores(q, k, frame.terms, call);
   for (int64_t h = 0; h < options_.heads; ++h) {
-    const Tensor s = reference::Scores(q, k, frame.terms, call, 0, h);
     for (size_t n = 0; n < positions.size(); ++n) {
       for (int64_t t = 0; t < kQueries; ++t) {
-        profiles[n].push_back(s.At(t, n));
+        profiles[n].push_back(scores.At(0, h, t, static_cast<int64_t>(n)));
       }
     }
   }

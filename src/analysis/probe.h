@@ -68,7 +68,7 @@ class Probe {
                              std::span<const int64_t> positions) const;
   // What a key position looks like: its row E; or, without one, the logits of
   // a few random queries at `q_pos` on the same key placed there, and the value
-  // it adds. One vector a position.
+  // it adds. One vector per position.
   std::vector<std::vector<double>> Profiles(const Frame& frame, int64_t q_pos,
                                             std::span<const int64_t> positions,
                                             uint64_t stream) const;

@@ -22,7 +22,7 @@ double Cosine(const std::vector<double>& a, const std::vector<double>& b) {
   return ab / std::sqrt(aa * bb);
 }
 
-// Strength by distance 0 .. reach, one curve a head; for an encoding of the
+// Strength by distance 0 .. reach, one curve per head; for an encoding of the
 // input, one curve: the cosine of E[m] and E[n].
 std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
                                                 int64_t reach) {
@@ -128,21 +128,23 @@ Property Decays(const Probe& probe) {
     p.sentence = fmt::format("A reach of {} is too short to tell.", reach);
     return p;
   }
+  const char* const what =
+      probe.ActsOnInput() ? "The cosine of two embeddings" : "The logit";
   p.value = fall;
   p.verdict = falls ? Verdict::kYes : Verdict::kNo;
   if (falls) {
     p.sentence = fmt::format(
-        "It falls from octave to octave of the distance, by {} in all{}.",
+        "{} falls from octave to octave of the distance, by {} in all{}.", what,
         Shown(fall), ShapeOfFall(octaves));
   } else if (flat) {
     p.sentence =
-        fmt::format("It is the same at every distance: it falls by {} in all.",
-                    Shown(fall));
+        fmt::format("{} is the same at every distance: it falls by {} in all.",
+                    what, Shown(fall));
   } else {
     p.sentence = fmt::format(
-        "It rises and falls with the distance; from the nearest octave to the "
+        "{} rises and falls with the distance; from the nearest octave to the "
         "farthest the fall is {}.",
-        Shown(fall));
+        what, Shown(fall));
     if (probe.IsTrainable()) {
       p.sentence += " Its values are trained: training may teach it to fall.";
     }
@@ -190,23 +192,26 @@ Property PastLength(const Probe& probe) {
         fmt::format("(share of neighbours told apart: {})", Shown(p.value));
     if (probe.TermsPresent().empty()) {
       p.sentence =
-          fmt::format("Works: it has no positions to run out of {}.", share);
+          fmt::format("Defined: it has no positions to run out of {}.", share);
     } else if (apart == 0) {
       p.sentence = fmt::format(
-          "Saturates: past the length, all positions look the same {}.", share);
+          "Defined, but saturated: past the length all positions look the same "
+          "{}.",
+          share);
     } else if (p.value < 1.0) {
       p.sentence = fmt::format(
-          "Saturates: past the length, some neighbours look the same {}.",
+          "Defined, but saturated: past the length some neighbours look the "
+          "same {}.",
           share);
     } else {
       p.sentence = fmt::format(
-          "Works: positions past the length are served and told apart {}; "
-          "whether a trained model follows is for the model to show.",
+          "Defined: positions past the length are served and told apart {}. "
+          "Whether a trained model extrapolates is another question.",
           share);
     }
   } catch (const Error& e) {
     p.verdict = Verdict::kNo;
-    p.sentence = fmt::format("Refuses: {}.", e.what());
+    p.sentence = fmt::format("Not defined: {}.", e.what());
   }
   return p;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "analysis/measures.h"
@@ -11,13 +12,6 @@
 
 namespace locus::analysis {
 namespace {
-
-// A change beside the size of what changes: "0.3 of their size", or "25 times
-// their size".
-std::string OfSize(double ratio) {
-  return fmt::format("{} {} their size", Shown(ratio),
-                     ratio < 1.0 ? "of" : "times");
-}
 
 // Pairs of tokens that are moved together.
 constexpr int64_t kPairs = 32;
@@ -96,6 +90,60 @@ void SolveSpd(std::vector<double>& g, std::vector<double>& b, size_t n,
   }
 }
 
+using Rows = std::vector<const std::vector<double>*>;
+
+// A ridge far below any true eigenvalue of G [n, n], for embeddings that do
+// not fill their channels.
+void AddRidge(std::vector<double>& g, size_t n) {
+  double trace = 0.0;
+  for (size_t i = 0; i < n; ++i) trace += g[i * n + i];
+  for (size_t i = 0; i < n; ++i) {
+    g[i * n + i] += 1e-12 * trace / static_cast<double>(n);
+  }
+}
+
+// The matrix M [width, width] with the least squares of X M - Y, for rows X
+// and Y: (X^T X + ridge) M = X^T Y.
+std::vector<double> MapThroughChannels(const Rows& x, const Rows& y,
+                                       size_t width) {
+  std::vector<double> gram(width * width), map(width * width);
+  for (size_t n = 0; n < x.size(); ++n) {
+    for (size_t i = 0; i < width; ++i) {
+      for (size_t j = 0; j < width; ++j) {
+        gram[i * width + j] += (*x[n])[i] * (*x[n])[j];
+        map[i * width + j] += (*x[n])[i] * (*y[n])[j];
+      }
+    }
+  }
+  AddRidge(gram, width);
+  SolveSpd(gram, map, width, width);
+  return map;
+}
+
+// The same matrix for fewer rows than channels, M = X^T (X X^T + ridge)^-1 Y:
+// X^T X would be singular, and the ridge would magnify its rounding 10^12 fold.
+std::vector<double> MapThroughRows(const Rows& x, const Rows& y, size_t width) {
+  const size_t rows = x.size();
+  std::vector<double> gram(rows * rows), weights, map(width * width);
+  for (size_t n = 0; n < rows; ++n) {
+    for (size_t m = 0; m < rows; ++m) {
+      gram[n * rows + m] =
+          std::inner_product(x[n]->begin(), x[n]->end(), x[m]->begin(), 0.0);
+    }
+    weights.insert(weights.end(), y[n]->begin(), y[n]->end());
+  }
+  AddRidge(gram, rows);
+  SolveSpd(gram, weights, rows, width);
+  for (size_t n = 0; n < rows; ++n) {
+    for (size_t i = 0; i < width; ++i) {
+      for (size_t j = 0; j < width; ++j) {
+        map[i * width + j] += (*x[n])[i] * weights[n * width + j];
+      }
+    }
+  }
+  return map;
+}
+
 }  // namespace
 
 Property Relative(const Probe& probe) {
@@ -146,16 +194,16 @@ Property Relative(const Probe& probe) {
     p.sentence = fmt::format(
         "Inside the trained length scores depend on m - n only, but moving "
         "both tokens by {} changes them by {}.",
-        kFar, OfSize(worst));
+        kFar, RatioTo("their size", worst));
   } else {
     const bool farther = by_far > by_near;
     p.sentence =
         fmt::format("Moving both tokens by {} changes scores by up to {}",
-                    farther ? kFar : kNear, OfSize(worst));
+                    farther ? kFar : kNear, RatioTo("their size", worst));
     if (!std::isnan(by_far)) {
-      p.sentence += fmt::format(", and moving them by {} by up to {}",
-                                farther ? kNear : kFar,
-                                OfSize(std::min(by_near, by_far)));
+      p.sentence += fmt::format(
+          ", and moving them by {} by up to {}", farther ? kNear : kFar,
+          RatioTo("their size", std::min(by_near, by_far)));
     }
     p.sentence += ".";
   }
@@ -205,22 +253,24 @@ Property LengthInvariant(const Probe& probe) {
                                  longer ? "half, one and four times"
                                         : "half and all of",
                                  Shown(worst))
-                   : fmt::format("The same pairs change their scores by up to "
-                                 "{} of their size with the length of the "
-                                 "sequence around them.",
-                                 Shown(worst))};
+                   : fmt::format("The scores of the same pairs change by up to "
+                                 "{} with the length of the sequence around "
+                                 "them.",
+                                 RatioTo("their size", worst))};
 }
 
 Property LinearShift(const Probe& probe) {
-  Property p = {.name = "linear-shift",
-                .question = "is moving on by k one linear map of E[pos]?",
-                .value = kNothing,
-                .measure =
-                    "error of the best linear map from E[pos] to "
-                    "E[pos + k] on positions not used to fit it, over "
-                    "the size of the move",
-                .threshold = kSame,
-                .sentence = "It has no embedding that a shift could map."};
+  Property p = {
+      .name = "linear-shift",
+      .question = "is a shift by k one linear map of E[pos]?",
+      .value = kNothing,
+      .measure =
+          "error of the best linear map from E[pos] to "
+          "E[pos + k] on positions not used to fit it, over "
+          "the size of the move",
+      .threshold = kSame,
+      .sentence =
+          "It adds no embedding to the input, so there is nothing to map."};
   if (!probe.ActsOnInput()) return p;
   const int64_t length = probe.options().length;
   const size_t width = static_cast<size_t>(probe.Width());
@@ -258,38 +308,26 @@ Property LinearShift(const Probe& probe) {
     load();
   }
 
-  // Normal equations with a ridge far below any true eigenvalue, for
-  // embeddings that do not fill their channels.
-  std::vector<double> gram(width * width), right(width * width);
   const auto row = [&](size_t n, int64_t by) -> const std::vector<double>& {
     return frame.rows.at(at[n] + by);
   };
+  Rows from, to;
   for (size_t n = 0; n < static_cast<size_t>(fitted); ++n) {
-    const auto& from = row(n, 0);
-    const auto& to = row(n, k);
-    for (size_t i = 0; i < width; ++i) {
-      for (size_t j = 0; j < width; ++j) {
-        gram[i * width + j] += from[i] * from[j];
-        right[i * width + j] += from[i] * to[j];
-      }
-    }
+    from.push_back(&row(n, 0));
+    to.push_back(&row(n, k));
   }
-  double trace = 0.0;
-  for (size_t i = 0; i < width; ++i) trace += gram[i * width + i];
-  for (size_t i = 0; i < width; ++i) {
-    gram[i * width + i] += 1e-12 * trace / static_cast<double>(width);
-  }
-  SolveSpd(gram, right, width, width);
+  const std::vector<double> map = from.size() < width
+                                      ? MapThroughRows(from, to, width)
+                                      : MapThroughChannels(from, to, width);
   double error = 0.0, move = 0.0;
   for (size_t n = static_cast<size_t>(fitted); n < at.size(); ++n) {
-    const auto& from = row(n, 0);
-    const auto& to = row(n, k);
+    const auto& x = row(n, 0);
+    const auto& y = row(n, k);
     for (size_t j = 0; j < width; ++j) {
       double mapped = 0.0;
-      for (size_t i = 0; i < width; ++i)
-        mapped += from[i] * right[i * width + j];
-      error += (mapped - to[j]) * (mapped - to[j]);
-      move += (to[j] - from[j]) * (to[j] - from[j]);
+      for (size_t i = 0; i < width; ++i) mapped += x[i] * map[i * width + j];
+      error += (mapped - y[j]) * (mapped - y[j]);
+      move += (y[j] - x[j]) * (y[j] - x[j]);
     }
   }
   p.value = std::sqrt(error / move);
@@ -302,8 +340,8 @@ Property LinearShift(const Probe& probe) {
                 k, Shown(p.value))
           : fmt::format(
                 "No matrix takes E[pos] to E[pos + {}]: the best one "
-                "misses by {} of the move.",
-                k, Shown(p.value));
+                "misses by {}.",
+                k, RatioTo("the move", p.value));
   return p;
 }
 

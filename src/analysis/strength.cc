@@ -36,7 +36,8 @@ double DecayOf(const Rotation& r, size_t pair, int64_t offset) {
 }
 
 // RoFormer's bound, 1 at m = n.
-double RotaryBound(const Rotation& r, int64_t m, int64_t n) {
+double RotaryBound(const Rotation& r, int64_t h, int64_t m, int64_t n) {
+  const std::span<const double> theta = r.ThetaOf(h);
   const size_t pairs = static_cast<size_t>(r.NumPairs());
   const size_t axes = r.Mixed() ? static_cast<size_t>(r.NumAxes()) : 1;
   std::complex<double> sum = 0.0;
@@ -46,8 +47,7 @@ double RotaryBound(const Rotation& r, int64_t m, int64_t n) {
     for (size_t a = 0; a < axes; ++a) {
       const int64_t axis = r.Mixed() ? static_cast<int64_t>(a)
                                      : r.AxisOf(static_cast<int64_t>(p));
-      angle +=
-          (r.Shifted(axis, m) - r.Shifted(axis, n)) * r.theta[p * axes + a];
+      angle += (r.Shifted(axis, m) - r.Shifted(axis, n)) * theta[p * axes + a];
     }
     sum += DecayOf(r, p, m - n) * std::polar(1.0, angle);
     bound += std::abs(sum);
@@ -80,7 +80,7 @@ double Contribution(const Terms& terms, int64_t h, int64_t m, int64_t n) {
 
 double Strength(const Terms& terms, int64_t h, int64_t m, int64_t n) {
   double dots = 0.0;
-  if (terms.rotate) dots += RotaryBound(*terms.rotate, m, n);
+  if (terms.rotate) dots += RotaryBound(*terms.rotate, h, m, n);
   if (terms.extra_dot) dots += ExtraDotAt(*terms.extra_dot, h, m, n);
   if (terms.q_table) dots += RowNorm(*terms.q_table, h, m, n);
   if (terms.k_table) dots += RowNorm(*terms.k_table, h, m, n);

@@ -176,7 +176,7 @@ class Bench(unittest.TestCase):
                     "within_limit",
                 ],
             )
-            # A slope a head for past and future, in float64.
+            # A slope per head for past and future, in float64.
             ramp = (
                 2 * 2 * 8
                 if (r["encoding"], r["direction"]) == ("alibi", "backward")
@@ -325,7 +325,7 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(abs(len(title) - len(rows[0])), 6)
         words = " ".join(out.split())
         for said in (
-            "The dearest is ",
+            "The slowest is ",
             "Every call stays within the limit.",
             "times the work",
             "reading keys and values once",
@@ -378,7 +378,7 @@ class Bench(unittest.TestCase):
         for args, message in (
             (
                 ("--encodings", "nope"),
-                f"there is no encoding 'nope'; known are {known}",
+                f"there is no encoding 'nope'; known encodings: {known}",
             ),
             (("--heads", "-2"), "--heads must lie in 0 .. 1024, got -2"),
             (("--dim", "2000"), "--dim must lie in 0 .. 1024, got 2000"),

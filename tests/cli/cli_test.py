@@ -342,7 +342,7 @@ class Files(unittest.TestCase):
             "'rope{base=1'",
             "rope{base}": "an option must be given as name=value, got 'base'",
             "rope{base=1,base=2}": "the option base is given twice",
-            "rop{base=1}": "there is no encoding 'rop'; known are ",
+            "rop{base=1}": "there is no encoding 'rop'; known encodings: ",
         }.items():
             for command in ("show", "check"):
                 code, out, err = run(command, text, cwd=self.folder.name)
@@ -469,7 +469,8 @@ class Check(unittest.TestCase):
         names = ["alibi", "kerple{kind=power}", "index"]
         lines = good("check", *names).splitlines()
         self.assertEqual(lines[0].split(), names)
-        self.assertEqual([line.split()[0] for line in lines[1:]], PROPERTIES)
+        end = lines.index("")
+        self.assertEqual([line.split()[0] for line in lines[1:end]], PROPERTIES)
         data = json.loads(good("check", *names, "--json"))["encodings"]
         rows = list(csv.DictReader(io.StringIO(good("check", *names, "--csv"))))
         self.assertEqual(len(rows), len(names) * len(PROPERTIES))
@@ -479,6 +480,12 @@ class Check(unittest.TestCase):
             self.assertEqual(
                 (row["property"], row["verdict"]), (one["name"], one["verdict"])
             )
+        # Below the table, what each number is: two things where some of the
+        # encodings act on the input.
+        legend = " ".join(" ".join(lines[end:]).split())
+        for row in rows:
+            if row["value"]:
+                self.assertIn(f"{row['property']}: {row['measure']}", legend)
         # A requirement is one of each of them.
         code, out, _ = run("check", "alibi", "index", "--require", "relative=yes")
         self.assertEqual(code, 1)
@@ -520,11 +527,11 @@ class Errors(unittest.TestCase):
         ((), f"a command is required: {', '.join(COMMANDS)}; see locus --help"),
         (
             ("frobnicate",),
-            f"there is no command 'frobnicate'; known are {', '.join(COMMANDS)}",
+            f"there is no command 'frobnicate'; known commands: {', '.join(COMMANDS)}",
         ),
         (("show",), "encodings is required; see locus show --help"),
-        (("show", "nope"), f"there is no encoding 'nope'; known are {known}"),
-        (("check", "nope"), f"there is no encoding 'nope'; known are {known}"),
+        (("show", "nope"), f"there is no encoding 'nope'; known encodings: {known}"),
+        (("check", "nope"), f"there is no encoding 'nope'; known encodings: {known}"),
         (
             ("show", "cope"),
             "CoPE is outside: its positions are sums of gates over the scores of the "
@@ -575,7 +582,7 @@ class Errors(unittest.TestCase):
         ),
         (
             ("check", "rope", "--require", "beauty=yes"),
-            f"there is no property 'beauty'; known are {', '.join(PROPERTIES)}",
+            f"there is no property 'beauty'; known properties: {', '.join(PROPERTIES)}",
         ),
         (("show", "rope", "--bad"), "unexpected argument: --bad; see locus --help"),
         (("list", "--json", "more"), "unexpected argument: more; see locus --help"),
