@@ -189,7 +189,7 @@ std::optional<std::string> Config::MaybeText(const char* key) const {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) {
-    Fail("{} must be a text, got {}", Path(key), Shown(*value));
+    Fail("{} must be a string, got {}", Path(key), Shown(*value));
   }
   return value->get<std::string>();
 }
@@ -223,7 +223,7 @@ std::optional<std::vector<std::string>> Config::MaybeTexts(const char* key,
   std::vector<std::string> texts;
   for (const Json& entry : AsList(Path(key), *value, most)) {
     if (!entry.is_string()) {
-      Fail("an entry of {} must be a text, got {}", Path(key), Shown(entry));
+      Fail("an entry of {} must be a string, got {}", Path(key), Shown(entry));
     }
     texts.push_back(entry.get<std::string>());
   }

@@ -60,7 +60,7 @@ void Bert(Reader& r) {
   }
   if (kind != "absolute") {
     Fail(
-        "{} = '{}' is not known; known are absolute, relative_key, "
+        "{} = '{}' is not known; known values: absolute, relative_key, "
         "relative_key_query",
         r.c.Path("position_embedding_type"), Printable(kind));
   }

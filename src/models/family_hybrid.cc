@@ -85,7 +85,7 @@ void GraniteHybrid(Reader& r) {
   }
   if (!r.out.attends || kind == "rope") return;
   if (kind != "nope") {
-    Fail("{} = '{}' is not known; known are rope, nope, null",
+    Fail("{} = '{}' is not known; known values: rope, nope, null",
          r.c.Path("position_embedding_type"), Printable(kind));
   }
   r.out.rotary.reset();
@@ -140,7 +140,7 @@ void NemotronH(Reader& r) {
   } else if (type == "mlp" || type == "moe") {
     r.NoAttention("no attention: a feed-forward layer");
   } else {
-    Fail("{} has the entry '{}', known are attention, mamba, mlp, moe",
+    Fail("{} has the entry '{}', known values: attention, mamba, mlp, moe",
          r.c.Path("layers_block_type"), Printable(type));
   }
 }
@@ -195,7 +195,7 @@ void RecurrentGemma(Reader& r) {
       (*blocks)[static_cast<size_t>(r.out.layer) % blocks->size()];
   r.out.layer_type = type;
   if (type != "attention" && type != "recurrent") {
-    Fail("{} has the entry '{}', known are attention, recurrent",
+    Fail("{} has the entry '{}', known values: attention, recurrent",
          r.c.Path("block_types"), Printable(type));
   }
   if (type == "recurrent") r.NoAttention("no attention: a recurrent block");

@@ -268,8 +268,8 @@ std::vector<Family> RelativeFamilies() {
        XlNet},
       {{"DeBERTa v1",
         {"deberta"},
-        "c2p and p2c, one row an offset",
-        "scale 1/sqrt(3d); `pos_att_type` is a text or a list; p2c's "
+        "c2p and p2c, one row per offset",
+        "scale 1/sqrt(3d); `pos_att_type` is a string or a list; p2c's "
         "projection "
         "has a bias and c2p's has none"},
        DebertaV1},

@@ -256,7 +256,7 @@ void Esm(Reader& r) {
   }
   r.Ignore({"rope_theta", "rope_parameters"});
   if (kind != "absolute") {
-    Fail("{} = '{}' is not known; known are absolute, rotary",
+    Fail("{} = '{}' is not known; known values: absolute, rotary",
          r.c.Path("position_embedding_type"), Printable(kind));
   }
   const auto pad = r.c.MaybeInt("pad_token_id", 0, kMostLength);

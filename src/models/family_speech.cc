@@ -76,7 +76,7 @@ void Wav2Vec2Conformer(Reader& r) {
          Printable(*kind),
          *kind == "rotary"
              ? "its code rotates the input before the projections to q and k"
-             : "known are relative and rotary");
+             : "known values: relative, rotary");
   }
   SetXl(r, {.at = fmt::format("encoder.layers.{}.self_attn.", r.out.layer)});
 }

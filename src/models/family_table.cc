@@ -437,7 +437,7 @@ void GptNeo(Reader& r) {
   }
   const std::string& type = types[static_cast<size_t>(r.out.layer)];
   if (type != "global" && type != "local") {
-    Fail("{} has the entry '{}', known are global, local",
+    Fail("{} has the entry '{}', known values: global, local",
          r.c.Path("attention_types"), Printable(type));
   }
   r.out.layer_type = type;

@@ -79,7 +79,7 @@ struct Root {
 std::string TypeOf(const Json& object) {
   const auto at = object.find("model_type");
   if (at == object.end() || at->is_null()) return {};
-  if (!at->is_string()) Fail("model_type must be a text, got {}", Shown(*at));
+  if (!at->is_string()) Fail("model_type must be a string, got {}", Shown(*at));
   return at->get<std::string>();
 }
 

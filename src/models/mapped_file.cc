@@ -1,40 +1,32 @@
 #include "models/mapped_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "core/fail.h"
+#include "core/os.h"
 #include "locus/text.h"
 
 namespace locus::models {
 
 MappedFile MapFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = os::OpenToRead(path);
   if (file < 0)
     Fail("cannot open '{}': {}", EscapeControls(path), std::strerror(errno));
-  struct stat status {};
-  const bool known = fstat(file, &status) == 0;
-  if (!known || !S_ISREG(status.st_mode) || status.st_size <= 0) {
-    close(file);
+  const std::optional<uint64_t> size = os::RegularSize(file);
+  if (size.value_or(0) == 0) {
+    os::Close(file);
     Fail("'{}' is not a file with contents", EscapeControls(path));
   }
-  const auto size = static_cast<size_t>(status.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  const auto bytes = static_cast<size_t>(*size);
+  const std::shared_ptr<const std::byte> data = os::Map(file, bytes);
   const int error = errno;
-  close(file);
-  if (data == MAP_FAILED) {
+  os::Close(file);
+  if (data == nullptr) {
     Fail("cannot map '{}': {}", EscapeControls(path), std::strerror(error));
   }
-  MappedFile mapped;
-  mapped.owner = std::shared_ptr<const void>(
-      data, [size](const void* p) { munmap(const_cast<void*>(p), size); });
-  mapped.bytes = {static_cast<const std::byte*>(data), size};
-  return mapped;
+  return {.bytes = {data.get(), bytes}, .owner = data};
 }
 
 }  // namespace locus::models

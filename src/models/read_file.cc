@@ -1,15 +1,13 @@
 #include "models/read_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/fail.h"
+#include "core/os.h"
 #include "locus/text.h"
 
 namespace locus::models {
@@ -17,14 +15,13 @@ namespace {
 
 // A file descriptor that closes itself.
 struct Opened {
-  explicit Opened(const std::string& path)
-      : file(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Opened(const std::string& path) : file(os::OpenToRead(path)) {
     if (file < 0) {
       Fail("cannot open '{}': {}", EscapeControls(path), std::strerror(errno));
     }
   }
   ~Opened() {
-    if (file >= 0) close(file);
+    if (file >= 0) os::Close(file);
   }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
@@ -42,8 +39,9 @@ std::string ReadWhole(const std::string& path, const char* what,
   size_t size = 0;
   while (true) {
     text.resize(size + kPiece);
-    const ssize_t got = read(opened.file, text.data() + size, kPiece);
-    if (got < 0 && errno == EINTR) continue;
+    const int64_t got =
+        os::Read(opened.file,
+                 std::as_writable_bytes(std::span(text.data() + size, kPiece)));
     if (got < 0) {
       Fail("cannot read '{}': {}", EscapeControls(path), std::strerror(errno));
     }
@@ -60,22 +58,18 @@ std::string ReadWhole(const std::string& path, const char* what,
 
 PieceReader::PieceReader(std::string path) : path_(std::move(path)) {
   Opened opened(path_);
-  struct stat status {};
-  if (fstat(opened.file, &status) != 0 || !S_ISREG(status.st_mode) ||
-      status.st_size <= 0) {
+  size_ = os::RegularSize(opened.file).value_or(0);
+  if (size_ == 0) {
     Fail("'{}' is not a file with contents", EscapeControls(path_));
   }
-  size_ = static_cast<uint64_t>(status.st_size);
   file_ = std::exchange(opened.file, -1);
 }
 
-PieceReader::~PieceReader() { close(file_); }
+PieceReader::~PieceReader() { os::Close(file_); }
 
 void PieceReader::Read(uint64_t begin, std::span<std::byte> into) const {
   while (!into.empty()) {
-    const ssize_t got =
-        pread(file_, into.data(), into.size(), static_cast<off_t>(begin));
-    if (got < 0 && errno == EINTR) continue;
+    const int64_t got = os::ReadAt(file_, begin, into);
     if (got < 0) {
       Fail("cannot read '{}': {}", EscapeControls(path_), std::strerror(errno));
     }

@@ -145,9 +145,11 @@ void Reader::Sizes(const SizeKeys& keys) {
            kMostWidth);
   if (head_dim == 0) {
     if (width % heads != 0) {
-      Fail("{} = {} is not a multiple of {} = {}, and no head_dim is given",
-           c.Path(keys.model_dim.front()), width, c.Path(keys.q_heads.front()),
-           heads);
+      Fail("{} = {} is not a multiple of {}, and no head_dim is given",
+           c.Path(keys.model_dim.front()), width,
+           keys.q_heads.empty()
+               ? fmt::format("the model's {} heads", heads)
+               : fmt::format("{} = {}", c.Path(keys.q_heads.front()), heads));
     }
     head_dim = width / heads;
   }
@@ -176,7 +178,7 @@ std::string Reader::LayerType(const Names& known) {
   }
   for (const std::string& type : *types) {
     if (std::ranges::none_of(known, [&](const char* k) { return type == k; })) {
-      Fail("{} has the entry '{}', known are {}", c.Path("layer_types"),
+      Fail("{} has the entry '{}', known values: {}", c.Path("layer_types"),
            Printable(type), fmt::join(known, ", "));
     }
   }

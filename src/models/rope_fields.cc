@@ -223,7 +223,7 @@ struct ScalingReader {
     facts.changes_with_length = true;
     r.Warn(
         "dynamic scaling changes every frequency with the longest sequence "
-        "past {} tokens: cached keys must be turned again",
+        "past {} tokens: cached keys must be rotated again",
         r.out.trained_length);
     return DynamicScaling{.factor = facts.factor,
                           .max_length = r.out.trained_length};
@@ -266,7 +266,8 @@ struct ScalingReader {
       return scaling;
     }
     Fail(
-        "{} = '{}' is not a known scaling; known are default, linear, dynamic, "
+        "{} = '{}' is not a known scaling; known values: default, linear, "
+        "dynamic, "
         "yarn, longrope, llama3, proportional",
         s.Path(type ? "rope_type" : "type"), Printable(kind));
   }

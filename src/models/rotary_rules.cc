@@ -254,11 +254,11 @@ void ReadByRules(Reader& r, const RotaryRules& rules) {
           .layer_type = type,
           .yarn_means_longrope = rules.yarn_means_longrope,
           .listed_base = theta.value_or(0.0)});
+  if (rules.dealing) DealPairs(r, rules);
   if (const char* instead = InsteadOfAttention(type)) {
     r.NoAttention(instead);
     return;
   }
-  if (rules.dealing) DealPairs(r, rules);
   if (rules.backwards) TurnBack(r);
   if (still) {
     r.out.rotary.reset();

@@ -225,6 +225,13 @@ TEST(LayeredConfigsTest, FieldsThatSayWhatIsSo) {
   });
 }
 
+constexpr const char* kQwen35 = R"({"model_type": "qwen3_5_text",
+    "hidden_size": 4096, "num_attention_heads": 16, "num_key_value_heads": 2,
+    "head_dim": 256, "num_hidden_layers": 32, "full_attention_interval": 4,
+    "max_position_embeddings": 262144, "rope_parameters": {
+    "rope_type": "default", "rope_theta": 10000000, "mrope_interleaved": true,
+    "partial_rotary_factor": 0.25, "mrope_section": [11, 11, 10]}})";
+
 TEST(LayeredConfigsTest, TimeHeightAndWidth) {
   CheckPublished({
       {"Qwen2-VL without sections", R"({"model_type": "qwen2_vl_text",
@@ -260,6 +267,12 @@ TEST(LayeredConfigsTest, TimeHeightAndWidth) {
         "mrope_section": [24, 20, 20], "rope_type": "default"}}})",
        0, "", "mrope halves 128 of 128 base 5000000",
        "32/8 heads, d 128, causal, length 262144"},
+      // Its linear layers read the sections too, or they would count as unused.
+      {"Qwen 3.5, a linear layer", kQwen35, 0, "", "none",
+       "16/2 heads, d 256, causal, length 262144"},
+      {"Qwen 3.5, a full layer", kQwen35, 3, "",
+       "mrope halves 64 of 256 base 10000000",
+       "16/2 heads, d 256, causal, length 262144"},
   });
   // The class of Qwen2-VL has sections of its own.
   const LayerPosition p = FromConfig(R"({"model_type": "qwen2_vl",

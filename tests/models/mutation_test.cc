@@ -1,8 +1,10 @@
-// Every key of every config of the golden values, made wrong in every way: the
+// Every key of every config of the golden values, and of the values that
+// transformers' classes have for every model type, made wrong in every way: the
 // config is refused in one sentence that names the key, or the key has no
 // bearing on the layer at all.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -33,6 +35,33 @@ std::vector<Subject> Subjects() {
       // The last layer too, where layers may differ.
       s.options.layer = FromConfig(s.config.dump(), s.options).layers - 1;
       if (s.options.layer > 0) subjects.push_back(s);
+    }
+  }
+  return subjects;
+}
+
+// The first and the last layer of every model type that takes values from its
+// class, with those values.
+std::vector<Subject> SubjectsOfClasses() {
+  std::ifstream in(LOCUS_CLASS_DEFAULTS);
+  std::vector<Subject> subjects;
+  for (std::string line; std::getline(in, line);) {
+    const size_t begin = line.find("R\"(");
+    if (begin == std::string::npos) continue;
+    const std::string type = line.substr(2, line.find('"', 2) - 2);
+    const size_t end = line.rfind(")\"");
+    Subject s = {
+        type, GoldenJson::parse(line.substr(begin + 3, end - begin - 3)), {}};
+    s.config.erase("default_theta");
+    s.config["model_type"] = type;
+    try {
+      const int64_t layers = FromConfig(s.config.dump(), s.options).layers;
+      subjects.push_back(s);
+      if (layers == 1) continue;
+      s.options.layer = layers - 1;
+      subjects.push_back(s);
+    } catch (const Error&) {
+      continue;  // a type that needs more than that
     }
   }
   return subjects;
@@ -99,42 +128,61 @@ std::vector<GoldenJson> OtherTypes(const GoldenJson& value) {
 const std::vector<GoldenJson> kBadNumbers = {
     -1, -0.5, 1e300, 9223372036854775807, 18446744073709551615u};
 
-TEST(MutationTest, WrongValuesAreRefusedOrHaveNoBearing) {
+struct Tally {
+  int refused = 0;
+  int without_bearing = 0;
+};
+
+void MakeEveryValueWrong(Subject& s, Tally& tally) {
   // -1 stands for "none" here, by the models' own code.
   const std::set<std::string> minus_one = {
       "clamp_len", "max_relative_positions", "position_buckets"};
-  int refused = 0, without_bearing = 0;
-  for (Subject& s : Subjects()) {
-    const Outcome base = Read(s.config, s.options);
-    ASSERT_TRUE(base.accepted) << s.name << ": " << base.text;
-    ForEachKey(s.config, [&](const auto& at, GoldenJson& value) {
-      const std::string key = at.back();
-      std::vector<GoldenJson> wrong = OtherTypes(value);
-      // A text or a list.
-      if (key == "pos_att_type") std::erase(wrong, GoldenJson::array());
-      if (value.is_number()) {
-        for (const GoldenJson& bad : kBadNumbers) {
-          if (bad != -1 || !minus_one.contains(key)) wrong.push_back(bad);
-        }
+  const Outcome base = Read(s.config, s.options);
+  ASSERT_TRUE(base.accepted) << s.name << ": " << base.text;
+  ForEachKey(s.config, [&](const auto& at, GoldenJson& value) {
+    const std::string key = at.back();
+    std::vector<GoldenJson> wrong = OtherTypes(value);
+    // A string or a list.
+    if (key == "pos_att_type") std::erase(wrong, GoldenJson::array());
+    // A number for both sides, or a list.
+    if (key == "patch_size" || key == "image_size") {
+      std::erase(wrong, GoldenJson(7));
+    }
+    if (value.is_number()) {
+      for (const GoldenJson& bad : kBadNumbers) {
+        if (bad != -1 || !minus_one.contains(key)) wrong.push_back(bad);
       }
-      for (const GoldenJson& bad : wrong) {
-        value = bad;
-        const Outcome now = Read(s.config, s.options);
-        refused += now.accepted ? 0 : 1;
-        without_bearing += now.accepted ? 1 : 0;
-        if (now.accepted) {
-          EXPECT_EQ(now.text, base.text)
-              << s.name << ": " << at.to_string() << " = " << bad.dump();
-        } else {
-          EXPECT_NE(now.text.find(key), std::string::npos)
-              << s.name << ": " << at.to_string() << " = " << bad.dump() << ": "
-              << now.text;
-        }
+    }
+    for (const GoldenJson& bad : wrong) {
+      value = bad;
+      const Outcome now = Read(s.config, s.options);
+      (now.accepted ? tally.without_bearing : tally.refused) += 1;
+      if (now.accepted) {
+        EXPECT_EQ(now.text, base.text)
+            << s.name << ": " << at.to_string() << " = " << bad.dump();
+      } else {
+        EXPECT_NE(now.text.find(key), std::string::npos)
+            << s.name << ": " << at.to_string() << " = " << bad.dump() << ": "
+            << now.text;
       }
-    });
-  }
-  EXPECT_GT(refused, 10000);
-  EXPECT_GT(without_bearing, 1000);
+    }
+  });
+}
+
+TEST(MutationTest, WrongValuesAreRefusedOrHaveNoBearing) {
+  Tally tally;
+  for (Subject& s : Subjects()) MakeEveryValueWrong(s, tally);
+  EXPECT_GT(tally.refused, 10000);
+  EXPECT_GT(tally.without_bearing, 1000);
+}
+
+TEST(MutationTest, WrongValuesOfEveryTypeAreRefusedOrHaveNoBearing) {
+  Tally tally;
+  std::vector<Subject> subjects = SubjectsOfClasses();
+  EXPECT_GT(subjects.size(), 400u);
+  for (Subject& s : subjects) MakeEveryValueWrong(s, tally);
+  EXPECT_GT(tally.refused, 10000);
+  EXPECT_GT(tally.without_bearing, 1000);
 }
 
 TEST(MutationTest, AbsentAndNullKeysNeverCrash) {

@@ -45,6 +45,15 @@ TEST(StrictTest, UnusedPositionKeysAreNamed) {
             "accepted");
 }
 
+// A class may fix the number of heads, so that there is no key to name.
+TEST(StrictTest, AWidthThatHeadsOfTheClassDoNotDivide) {
+  EXPECT_EQ(Refusal(R"({"model_type": "bridgetower_vision_model",
+      "hidden_size": 769, "image_size": 288, "num_hidden_layers": 12,
+      "patch_size": 16})"),
+            "hidden_size = 769 is not a multiple of the model's 12 heads, and "
+            "no head_dim is given");
+}
+
 TEST(StrictTest, LenientWarnsInstead) {
   const LayerPosition p =
       FromConfig(Llama(R"("rope_ratio": 4)"), ReadOptions{.lenient = true});
@@ -59,7 +68,7 @@ TEST(StrictTest, UnknownTypes) {
   EXPECT_EQ(Refusal(R"({"hidden_size": 1})"),
             "model_type is missing: it says which model's code is meant");
   EXPECT_EQ(Refusal(R"({"model_type": 7})"),
-            "model_type must be a text, got 7");
+            "model_type must be a string, got 7");
 }
 
 TEST(StrictTest, WrongTypesAndRanges) {
@@ -89,7 +98,7 @@ TEST(StrictTest, WrongTypesAndRanges) {
   EXPECT_EQ(Refusal(Llama(R"("rope_scaling": "linear")")),
             "rope_scaling must be an object, got \"linear\"");
   EXPECT_EQ(Refusal(Llama(R"("rope_scaling": {"type": "cubic"})")),
-            "rope_scaling.type = 'cubic' is not a known scaling; known are "
+            "rope_scaling.type = 'cubic' is not a known scaling; known values: "
             "default, linear, dynamic, yarn, longrope, llama3, proportional");
   EXPECT_EQ(Refusal(Llama(R"("rope_scaling": {"type": "linear"})")),
             "rope_scaling.factor is missing");

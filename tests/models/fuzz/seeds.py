@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Writes inputs that are slow to read for a reader that is not linear.
+"""Writes inputs that fuzzing does not find by itself.
 
 usage: seeds.py FOLDER      makes FOLDER/config, FOLDER/safetensors, FOLDER/gguf
 
-Fuzzing finds crashes by itself, but not tens of thousands of keys.
+A config of every model type that takes values from its class, a GGUF file of every
+architecture, and inputs that are slow for a reader that is not linear.
 """
 
 import itertools
 import json
 import pathlib
+import re
 import struct
 import sys
 
 MOST = 65536  # bytes, as run.sh allows
+MODELS = pathlib.Path(__file__).resolve().parents[3] / "src" / "models"
 
 
 def fill(make) -> bytes:
@@ -60,6 +63,45 @@ def gguf(tensors: int) -> bytes:
     return body + b"\0" * (-len(body) % 32)
 
 
+def configs() -> dict[str, bytes]:
+    """The values of its class for every type in class_defaults.inc."""
+    lines = (MODELS / "class_defaults.inc").read_text()
+    made = {}
+    for name, values in re.findall(r'^\{"([^"]+)", R"\((.*)\)"\},$', lines, re.M):
+        fields = {"model_type": name, **json.loads(values)}
+        fields.pop("default_theta", None)
+        made[name] = b"\0" + json.dumps(fields, separators=(",", ":")).encode()
+    return made
+
+
+def number(key: str, value: int | float) -> bytes:
+    """An entry of metadata: uint32 or float32."""
+    if isinstance(value, float):
+        return text(key) + struct.pack("<If", 6, value)
+    return text(key) + struct.pack("<II", 4, value)
+
+
+def ggufs() -> dict[str, bytes]:
+    """The usual metadata for every architecture in gguf_archs.cc."""
+    source = (MODELS / "gguf_archs.cc").read_text()
+    names = re.findall(r'\b(?:Family|Rotary|Of|Latent|Lfm2)\(\s*"([^"]+)"', source)
+    usual = {
+        **{"block_count": 4, "context_length": 2048, "embedding_length": 512},
+        **{"attention.head_count": 8, "attention.head_count_kv": 2},
+        **{"attention.key_length": 64, "attention.value_length": 64},
+        **{"attention.sliding_window": 128, "rope.dimension_count": 32},
+        **{"rope.freq_base": 5e5, "rope.scaling.factor": 4.0},
+    }
+    made = {}
+    for name in names:
+        entries = [number(f"{name}.{key}", value) for key, value in usual.items()]
+        head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1 + len(entries))
+        head += text("general.architecture") + struct.pack("<I", 8) + text(name)
+        body = b"".join([head, *entries])
+        made[name] = body + b"\0" * (-len(body) % 32)
+    return made
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     for reader, makers in {
@@ -70,6 +112,10 @@ def main() -> None:
         (folder / reader).mkdir(parents=True, exist_ok=True)
         for make in makers:
             (folder / reader / make.__name__).write_bytes(fill(make))
+    for reader, made in {"config": configs(), "gguf": ggufs()}.items():
+        assert len(made) > 100, f"{len(made)} seeds for {reader}"
+        for name, data in made.items():
+            (folder / reader / f"of_{name}").write_bytes(data)
 
 
 if __name__ == "__main__":
