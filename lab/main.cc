@@ -30,7 +30,7 @@ struct Arguments {
   bool full = false;
   bool resume = false;
   bool fresh = false;
-  bool keep_on = false;
+  bool continue_existing = false;
   bool plot_only = false;
   bool dry_run = false;
   bool json = false;
@@ -48,8 +48,10 @@ constexpr const char* kExamples =
     "  locus compare --task copy --lengths 32,64,128,512 --out copying\n"
     "  locus compare --resume\n"
     "  mpirun -n 4 locus compare --quick\n\n"
-    "Under mpirun, ranks train each run together, a part of every batch each, "
-    "one run after another. Results are those of one process but for rounding."
+    "Under mpirun, the ranks train each run together, one run after another, "
+    "each "
+    "rank on a part of every batch. Results equal those of one process up to "
+    "rounding."
     "\n\n"
     "Exit codes: 0 fine, 1 some runs failed or a rank was lost, 2 bad usage or "
     "input, 130 stopped by Ctrl-C.";
@@ -74,11 +76,11 @@ void AddOptions(CLI::App& app, Arguments& a) {
   app.add_flag("--full", a.full, "every encoding, more seeds and steps: hours");
   app.add_flag("--resume", a.resume, "continue the study in the folder");
   app.add_flag("--fresh", a.fresh, "discard an unfinished study in the folder");
-  app.add_flag("--continue", a.keep_on,
+  app.add_flag("--continue", a.continue_existing,
                "continue a study of the same settings, or start one");
   app.add_flag("--plot-only", a.plot_only,
-               "draw the report again from results.json");
-  app.add_flag("--dry-run", a.dry_run, "print the jobs and the time they take");
+               "redraw the report from results.json");
+  app.add_flag("--dry-run", a.dry_run, "print the jobs and how long they take");
   app.add_flag("--json", a.json, "print results.json instead of tables");
   app.add_option("--save-every", a.save_every,
                  "seconds between checkpoints; 0 for every step")
@@ -114,7 +116,7 @@ Existing ExistingBy(const Arguments& a) {
   }
   if (a.resume) return Existing::kResume;
   if (a.fresh) return Existing::kReplace;
-  return a.keep_on ? Existing::kContinue : Existing::kRefuse;
+  return a.continue_existing ? Existing::kContinue : Existing::kRefuse;
 }
 
 constexpr double kMonth = 30.0 * 86400.0;
@@ -191,7 +193,7 @@ struct Asked {
 // Does what was asked for, by one process or by every rank.
 int Serve(const Asked& asked, const Ranks& ranks) {
   CompareOptions options;
-  Together(ranks, [&] {
+  OnAllRanks(ranks, [&] {
     if (!asked.wrong.empty()) throw Error(asked.wrong);
     if (asked.help) return;
     options =
@@ -199,16 +201,16 @@ int Serve(const Asked& asked, const Ranks& ranks) {
   });
   CheckCommand(ranks, asked.command);
   if (asked.help) {
-    return OnFirst(ranks, [&] {
+    return OnFirstRank(ranks, [&] {
       const std::string help = asked.app.help();
       if (std::fputs(help.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
         throw Error("cannot write to standard output");
       }
-      return kFine;
+      return kSuccess;
     });
   }
   if (asked.arguments.plot_only) {
-    return OnFirst(ranks, [&] { return Redraw(options); });
+    return OnFirstRank(ranks, [&] { return Redraw(options); });
   }
   if (asked.arguments.dry_run) return ShowPlan(options, ranks);
   return ranks.size() > 1 ? CompareOnRanks(options, ranks) : Compare(options);
@@ -216,7 +218,7 @@ int Serve(const Asked& asked, const Ranks& ranks) {
 
 int ServeAlone(const Asked& asked) {
   try {
-    return Serve(asked, Alone());
+    return Serve(asked, SingleProcess());
   } catch (const std::bad_alloc&) {
     return Fail("not enough memory");
   } catch (const std::exception& e) {

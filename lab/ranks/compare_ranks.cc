@@ -70,20 +70,20 @@ class Trainings {
       return true;
     }
     if (line_) line_->Start(job);
-    Together(ranks_, [&] {
+    OnAllRanks(ranks_, [&] {
       if (ranks_.first()) WriteDown(job);
     });
     const JobOutcome own = TryJob({.study = study_,
                                    .job = job,
                                    .ranks = ranks_,
                                    .save_every = options_.save_every,
-                                   .tell = [&](const auto& text) {
+                                   .report = [&](const auto& text) {
                                      if (!line_) return;
-                                     line_->Hear(job, text);
+                                     line_->OnLine(job, text);
                                      line_->Show();
                                    }});
-    // The first rank's word counts: it has the files.
-    const int code = OnFirst(ranks_, [&] { return own.code; });
+    // The first rank decides: it has the files.
+    const int code = OnFirstRank(ranks_, [&] { return own.code; });
     const std::string error = ranks_.FromFirst(own.error);
     if (line_) line_->End(job, code == kWorkerDone);
     if (code == kWorkerNoRoom) outcome_.storage_error = error;
@@ -105,7 +105,7 @@ class Trainings {
   }
 
   void Note(const Job& job, const std::string& sentence) {
-    if (line_) line_->Say(fmt::format("{} failed: {}", job.id, sentence));
+    if (line_) line_->Log(fmt::format("{} failed: {}", job.id, sentence));
     outcome_.failures.push_back({.id = job.id, .sentence = sentence});
   }
 
@@ -118,15 +118,15 @@ class Trainings {
   Outcome outcome_ = {};
 };
 
-// Measurements, by the first rank with the machine to itself. The others wait,
-// and hear about every second that it lives.
+// Measurements, by the first rank alone. The others wait; every second or so it
+// tells them that it is alive.
 void MeasureOnFirst(const Study& study, const Ranks& ranks, double save_every,
                     Outcome& outcome) {
   constexpr std::string_view kGoesOn = "goes on";
   Attempt attempt;
   if (ranks.first()) {
     auto told = Clock::now();
-    const auto tell = [&] {
+    const auto report = [&] {
       if (Clock::now() - told < std::chrono::seconds(1)) return;
       ranks.FromFirst(kGoesOn);
       told = Clock::now();
@@ -135,7 +135,7 @@ void MeasureOnFirst(const Study& study, const Ranks& ranks, double save_every,
       Outcome measured = RunJobs(study, {.workers = 1,
                                          .save_every = save_every,
                                          .measurements_only = true,
-                                         .meanwhile = tell});
+                                         .meanwhile = report});
       std::ranges::copy(measured.failures,
                         std::back_inserter(outcome.failures));
       outcome.stopped = measured.stopped;
@@ -153,21 +153,21 @@ void MeasureOnFirst(const Study& study, const Ranks& ranks, double save_every,
 }  // namespace
 
 int CompareOnRanks(const CompareOptions& options, const Ranks& ranks) {
-  HearSignals(/*interrupt=*/true);
+  InstallSignalHandlers(/*interrupt=*/true);
   std::optional<OpenedStudy> opened;
-  Together(ranks, [&] {
+  OnAllRanks(ranks, [&] {
     if (ranks.first()) opened.emplace(options);
   });
   const std::string record =
       ranks.FromFirst(opened ? opened->study().record.dump() : "");
   const Study study = StudyOf(options.request.folder, Json::parse(record));
-  Together(ranks, [&] { CheckCorpus(study); });
-  if (ranks.first()) SayWhatIsToDo(options, study);
+  OnAllRanks(ranks, [&] { CheckCorpus(study); });
+  if (ranks.first()) LogPlan(options, study);
   Outcome outcome = Trainings(options, study, ranks).Run();
   if (!outcome.stopped && outcome.storage_error.empty()) {
     MeasureOnFirst(study, ranks, options.save_every, outcome);
   }
-  return OnFirst(ranks, [&] { return Conclude(options, study, outcome); });
+  return OnFirstRank(ranks, [&] { return Conclude(options, study, outcome); });
 }
 
 }  // namespace locus::lab

@@ -42,7 +42,7 @@ std::string Ranks::FromFirst(std::string_view text) const {
   return Gather(first() ? text : std::string_view()).front();
 }
 
-const Ranks& Alone() {
+const Ranks& SingleProcess() {
   static const One one;
   return one;
 }

@@ -54,7 +54,7 @@ class Ranks {
 };
 
 // One process by itself.
-const Ranks& Alone();
+const Ranks& SingleProcess();
 
 // Elements first .. first + count - 1 of `total`, dealt to the ranks as evenly
 // as can be, in their order.
@@ -94,16 +94,16 @@ class Attempt {
 
 // Work that each rank does by itself, agreed to have been done by all.
 template <typename Work>
-void Together(const Ranks& ranks, const Work& work) {
+void OnAllRanks(const Ranks& ranks, const Work& work) {
   const Attempt attempt(work);
   attempt.Settle(ranks, ranks.Any(attempt.failed()));
 }
 
 // Work of the first rank, which returns a number: that number, on every rank.
 template <typename Work>
-int OnFirst(const Ranks& ranks, const Work& work) {
+int OnFirstRank(const Ranks& ranks, const Work& work) {
   int number = 0;
-  Together(ranks, [&] {
+  OnAllRanks(ranks, [&] {
     if (ranks.first()) number = work();
   });
   return std::stoi(ranks.FromFirst(std::to_string(number)));

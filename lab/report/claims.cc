@@ -35,7 +35,7 @@ class Claims {
     for (const TaskSettings& task : settings_.tasks) {
       if (RankedBy(task) == "loss") TestText(task);
     }
-    TestPuzzles();
+    TestSyntheticTasks();
     return std::move(rows_);
   }
 
@@ -50,7 +50,7 @@ class Claims {
 
   // Whether a difference that a paper has below zero is.
   static const char* Verdict(const Interval& difference) {
-    if (!difference.ExcludesZero()) return "not told apart";
+    if (!difference.ExcludesZero()) return "inconclusive";
     return difference.mean < 0 ? "yes" : "no";
   }
 
@@ -104,7 +104,7 @@ class Claims {
       Add(kChen, "RoPE as it is fails past its training length",
           fmt::format("at 4x its loss differs from its own at 1x by {}",
                       Shown(*d)),
-          d->ExcludesZero() ? (d->mean > 0 ? "yes" : "no") : "not told apart");
+          d->ExcludesZero() ? (d->mean > 0 ? "yes" : "no") : "inconclusive");
     }
     TestBelow(kNtk,
               "without fine-tuning, NTK-aware scaling is below interpolation",
@@ -150,7 +150,7 @@ class Claims {
   }
 
   // Over the tasks that both have learned: the mean of the differences.
-  void TestPuzzles() {
+  void TestSyntheticTasks() {
     constexpr std::pair<const char*, const char*> kOrder[] = {
         {"none", "t5"},  {"none", "alibi"}, {"none", "rope"},
         {"t5", "alibi"}, {"t5", "rope"},    {"rope", "sinusoidal"}};

@@ -39,7 +39,7 @@ std::vector<Ranked> Ranking(const Evidence& evidence, const TaskSettings& task,
   return ranked;
 }
 
-// Those that are not told apart from the best, if any other is.
+// Those that do not differ significantly from the best, if any other does.
 std::vector<std::string> BestOf(const Evidence& evidence,
                                 const TaskSettings& task, int64_t length) {
   const std::vector<Ranked> ranked = Ranking(evidence, task, length);

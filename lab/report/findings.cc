@@ -68,7 +68,7 @@ void AddOrder(const Json& results, const Json& task, int64_t length,
       continue;
     }
     found.push_back(fmt::format(
-        "Order at {} the training length{} (~: not told apart): {}.",
+        "Order at {} the training length{} (~: no significant difference): {}.",
         Times(task, length),
         ranking["metric"] == "loss"
             ? ", with the change of each model's loss against its own at 1x"
@@ -122,7 +122,7 @@ void AddBest(const Json& results, const Json& task,
   if (best.empty()) return;
   found.push_back(fmt::format(
       "At the training length itself {} has the lowest loss, {:.3f} "
-      "nats a token.",
+      "nats per token.",
       ShortName(results, best), least));
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "lab/report/html_table.h"
+#include "lab/report/table.h"
 #include "lab/study/progress.h"
 #include "locus/error.h"
 #include "web/report_template.h"
@@ -25,8 +25,8 @@ std::string ValueText(const Json& value) {
   return text;
 }
 
-// Name and value, a row each; objects inside get "outer, inner" names.
-void AddRows(const std::string& name, const Json& value, HtmlTable& table) {
+// Name and value, one row each; objects inside get "outer, inner" names.
+void AddRows(const std::string& name, const Json& value, Table& table) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) {
       AddRows(fmt::format("{}, {}", name, key), inner, table);
@@ -40,10 +40,10 @@ void AddRows(const std::string& name, const Json& value, HtmlTable& table) {
 }
 
 std::string SettingsTable(const Json& results) {
-  HtmlTable table{.name = "settings",
-                  .caption = "How it was measured",
-                  .columns = {{.title = "Setting"}, {.title = "Value"}},
-                  .sortable = false};
+  Table table{.name = "settings",
+              .caption = "How it was measured",
+              .columns = {{.title = "Setting"}, {.title = "Value"}},
+              .sortable = false};
   for (const char* key : {"command", "created", "locus", "libtorch"}) {
     AddRows(key, results[key], table);
   }
@@ -74,7 +74,7 @@ std::string SettingsTable(const Json& results) {
   return table.Html();
 }
 
-// Of a study at work. The scripts of the page renew it; see web/src/live.ts.
+// While the study runs. The page reloads itself; see web/src/live.ts.
 std::string LiveLine(const Json& progress) {
   const Json& left = progress["seconds_left"];
   std::vector<std::string> running;
@@ -87,8 +87,8 @@ std::string LiveLine(const Json& progress) {
       "{} jobs are done{}. Now: {}. <span class=\"renews\"></span></p>",
       progress["written"].get<int64_t>(),
       progress["first_answer"].get<bool>()
-          ? "A first answer; more seeds will make it surer."
-          : "The study has begun; what is missing is on its way.",
+          ? "A first answer; more seeds will narrow the intervals."
+          : "The study is running; what is missing will follow.",
       progress["done"].get<int64_t>(), progress["jobs"].get<int64_t>(),
       left.is_number()
           ? fmt::format(", about {} left", DurationText(left.get<double>()))
@@ -134,6 +134,30 @@ std::string FindingsList(const Json& results) {
   return html + "</ul>\n";
 }
 
+// Tasks that no model has learned, in a sentence.
+std::string UnlearnedHtml(const Json& results) {
+  std::vector<std::string> names;
+  for (const Json& task : results["settings"]["tasks"]) {
+    bool scored = false;
+    bool learned = false;
+    for (const Json& row : results["summary"]) {
+      if (row["task"] != task["name"]) continue;
+      scored = true;
+      learned = learned || row["learned"].get<bool>();
+    }
+    if (scored && !learned) names.push_back(task["name"]);
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "<p class=\"unlearned\">Not learned by any model here: {}. What they "
+      "score at longer lengths says nothing about positions.</p>\n",
+      EscapeHtml(fmt::format("{}", fmt::join(names, ", "))));
+}
+
+std::string OrNothing(const Table& table, std::string_view why) {
+  return table.rows.empty() ? NothingHtml(why) : table.Html();
+}
+
 void Fill(std::string& page, const std::string& mark, const std::string& html) {
   const size_t at = page.find(mark);
   if (at == std::string::npos) {
@@ -156,13 +180,20 @@ std::string ReportHtml(const Json& results) {
                       : "");
   fill("study", StudyLine(results));
   fill("findings", FindingsList(results));
-  fill("comparison", ComparisonHtml(results));
-  fill("loss", LossHtml(results));
-  fill("accuracy", AccuracyHtml(results));
-  fill("claims", ClaimsHtml(results));
-  fill("extension", ExtensionHtml(results));
-  fill("speed", SpeedHtml(results));
-  fill("cost", CostHtml(results));
+  constexpr std::string_view kNoRun = "No run is finished yet.";
+  fill("comparison", OrNothing(ComparisonTable(results), kNoRun));
+  fill("loss", OrNothing(LossTable(results), kNoRun));
+  fill("accuracy", UnlearnedHtml(results) +
+                       OrNothing(AccuracyTable(results),
+                                 "This study has no task with exact answers."));
+  fill("claims",
+       OrNothing(ClaimsTable(results),
+                 "This study has none of the models that claims are about."));
+  fill("extension", OrNothing(ExtensionTable(results),
+                              "No RoPE model was extended in this study."));
+  fill("speed", OrNothing(SpeedTable(results), kNoRun));
+  fill("cost", OrNothing(CostTable(results),
+                         "The cost of a step was not measured in this study."));
   fill("settings", SettingsTable(results));
 
   const std::string open = "<script type=\"application/json\" id=\"results\">";

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/report/table.h"
 #include "lab/study/store.h"
 
 namespace locus::lab {
@@ -12,17 +13,17 @@ namespace locus::lab {
 // The page: web's template with its marks filled; see web/README.md.
 std::string ReportHtml(const Json& results);
 
-// Its tables, each in the place of the mark of that name.
-std::string ComparisonHtml(const Json& results);
-std::string LossHtml(const Json& results);
-std::string AccuracyHtml(const Json& results);
-std::string ClaimsHtml(const Json& results);
-std::string ExtensionHtml(const Json& results);
-std::string SpeedHtml(const Json& results);
-std::string CostHtml(const Json& results);
-
-// Tables of the terminal.
+// What the terminal shows at the end.
 std::string ReportText(const Json& results);
+
+// The tables of both; without rows where there is nothing to show.
+Table ComparisonTable(const Json& results);
+Table LossTable(const Json& results);
+Table AccuracyTable(const Json& results);
+Table ClaimsTable(const Json& results);
+Table ExtensionTable(const Json& results);
+Table SpeedTable(const Json& results);
+Table CostTable(const Json& results);
 
 // Sentences computed from the data, the headline first.
 std::vector<std::string> Findings(const Json& results);
@@ -45,7 +46,7 @@ double ChangeOfLoss(const Json& results, const std::string& encoding,
 // Four times the training length, or the longest if that was not measured.
 int64_t FourfoldLength(const Json& task);
 
-// Median seconds a step (or bytes at most) measured alone; NaN if not there.
+// Median seconds per step (or peak bytes), measured alone; NaN if absent.
 double CostOf(const Json& results, int64_t length, const std::string& encoding,
               const std::string& path, const std::string& what);
 // The longest length whose cost was measured, 0 if none was.

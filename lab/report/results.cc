@@ -65,7 +65,7 @@ std::string ShortName(const EncodingInfo& info) {
   return name;
 }
 
-// The textbook's side of an encoding of the list.
+// What the textbook says of a built-in encoding.
 Json ListedJson(const Settings& settings, const std::string& name) {
   const Variant variant = FindVariant(name);
   const EncodingInfo& info = *variant.info;
@@ -101,7 +101,7 @@ Json ListedJson(const Settings& settings, const std::string& name) {
       {"note", info.extrapolation_note}};
 }
 
-// The same of one that Python wrote.
+// The same for one written in Python.
 Json ScriptedJson(const std::string& path) {
   const auto scripted = ScriptedEncoding::Open(path);
   constexpr const char* kTerms[] = {"bias", "q_table", "v_table"};
@@ -199,7 +199,7 @@ std::string JobTitle(const Job& job) {
     case JobKind::kCost:
       break;
   }
-  return "the time of a step";
+  return "timing of a step";
 }
 
 Json ProgressJson(const Study& study, const Live& live) {

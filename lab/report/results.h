@@ -34,7 +34,8 @@ struct Spread {
   double high = 0;
   int64_t seeds = 0;
   bool learned = true;  // the task, at the training length
-  bool best = false;    // not told apart from the best, while others are
+  bool best =
+      false;  // no significant difference from the best, while others differ
 };
 std::optional<Spread> FindSummary(const Json& results, const std::string& task,
                                   const std::string& encoding, int64_t length,

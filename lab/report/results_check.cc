@@ -301,7 +301,7 @@ void CheckExtendedTask(const Json& results) {
       "extensions must be empty where settings.tasks has no task named text");
 }
 
-// Where in a text a byte is, counted from 1.
+// Line and column of a byte of a text, counted from 1.
 std::string PlaceOf(std::string_view text, size_t byte) {
   const std::string_view before =
       text.substr(0, std::min(text.size(), byte == 0 ? 0 : byte - 1));

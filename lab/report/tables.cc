@@ -1,28 +1,24 @@
-// The tables of the page; web/README.md has their columns.
+// The tables of the page and the terminal; web/README.md has their columns.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "lab/report/html_table.h"
 #include "lab/report/report.h"
 #include "lab/report/results.h"
+#include "lab/report/table.h"
 
 namespace locus::lab {
 namespace {
 
-std::string OrNothing(const HtmlTable& table, std::string_view why) {
-  return table.rows.empty() ? NothingHtml(why) : table.Html();
-}
-
-HtmlCell EncodingCell(const Json& results, const std::string& encoding) {
+Cell EncodingCell(const Json& results, const std::string& encoding) {
   return TextCell(ShortName(results, encoding));
 }
 
-HtmlCell SpreadCell(const Json& results, const Json& task,
-                    const std::string& encoding, int64_t length,
-                    const std::string& metric) {
+Cell SpreadCell(const Json& results, const Json& task,
+                const std::string& encoding, int64_t length,
+                const std::string& metric) {
   const std::string name = task["name"];
   const auto found = FindSummary(results, name, encoding, length, metric);
   if (!found) {
@@ -31,18 +27,17 @@ HtmlCell SpreadCell(const Json& results, const Json& task,
   }
   const double half = (found->high - found->low) / 2;
   const size_t planned = task["seeds"].size();
-  std::string shown = metric == "loss"
-                          ? fmt::format("{:.3f}", found->mean)
-                          : fmt::format("{:.1f} %", 100 * found->mean);
+  const std::string shown = metric == "loss"
+                                ? fmt::format("{:.3f}", found->mean)
+                                : fmt::format("{:.1f} %", 100 * found->mean);
+  Cell cell = NumberCell(found->mean, shown);
   if (half > 0) {
-    shown += metric == "loss"
-                 ? fmt::format(" <small>± {:.3f}</small>", half)
-                 : fmt::format(" <small>± {:.1f}</small>", 100 * half);
+    cell.small = metric == "loss" ? fmt::format("± {:.3f}", half)
+                                  : fmt::format("± {:.1f}", 100 * half);
   }
-  HtmlCell cell = NumberCell(found->mean, shown);
   if (static_cast<size_t>(found->seeds) < planned) {
-    cell.html +=
-        fmt::format(" <small>{} of {} seeds</small>", found->seeds, planned);
+    cell.small += fmt::format("{}{} of {} seeds", half > 0 ? ", " : "",
+                              found->seeds, planned);
   }
   cell.best = found->best;
   cell.unlearned = !found->learned;
@@ -53,8 +48,8 @@ HtmlCell SpreadCell(const Json& results, const Json& task,
   return cell;
 }
 
-std::vector<HtmlColumn> LengthColumns(const Json& task) {
-  std::vector<HtmlColumn> columns;
+std::vector<Column> LengthColumns(const Json& task) {
+  std::vector<Column> columns;
   for (const Json& length : task["lengths"]) {
     columns.push_back(
         {.title = LengthTitle(length, task["train_length"]), .number = true});
@@ -62,33 +57,13 @@ std::vector<HtmlColumn> LengthColumns(const Json& task) {
   return columns;
 }
 
-HtmlCell ChangeCell(double change) {
+Cell ChangeCell(double change) {
   return NumberCell(change, fmt::format("{:+.1f} %", 100 * change));
-}
-
-// Tasks that no model has learned, in a sentence.
-std::string UnlearnedHtml(const Json& results) {
-  std::vector<std::string> names;
-  for (const Json& task : results["settings"]["tasks"]) {
-    bool scored = false;
-    bool learned = false;
-    for (const Json& row : results["summary"]) {
-      if (row["task"] != task["name"]) continue;
-      scored = true;
-      learned = learned || row["learned"].get<bool>();
-    }
-    if (scored && !learned) names.push_back(task["name"]);
-  }
-  if (names.empty()) return "";
-  return fmt::format(
-      "<p class=\"unlearned\">Not learned by any model here: {}. What they "
-      "score at longer lengths says nothing about positions.</p>\n",
-      EscapeHtml(fmt::format("{}", fmt::join(names, ", "))));
 }
 
 }  // namespace
 
-std::string ComparisonHtml(const Json& results) {
+Table ComparisonTable(const Json& results) {
   const Json task = TaskOf(results, MainTask(results));
   const std::string name = task["name"];
   const int64_t fourfold = FourfoldLength(task);
@@ -98,7 +73,7 @@ std::string ComparisonHtml(const Json& results) {
     return fmt::format("{:.3g}x", static_cast<double>(length) /
                                       task["train_length"].get<double>());
   };
-  HtmlTable table{
+  Table table{
       .name = "comparison",
       .caption = fmt::format("The textbook's comparison, and what was measured "
                              "on the task {}",
@@ -115,22 +90,21 @@ std::string ComparisonHtml(const Json& results) {
   if (fourfold == longest) table.columns.erase(table.columns.begin() + 7);
   for (const Json& info : results["encodings"]) {
     const std::string encoding = info["name"];
-    HtmlCell first = EncodingCell(results, encoding);
-    first.html += fmt::format(" <small>{}</small>",
-                              EscapeHtml(info["paper"].get<std::string>()));
+    Cell first = EncodingCell(results, encoding);
+    first.small = info["paper"];
     const auto enters = info["enters_at"].get<std::vector<std::string>>();
     const double position =
         CostOf(results, cost_length, encoding, "fused", "seconds_per_step") /
         CostOf(results, cost_length, "none", "fused", "seconds_per_step");
-    HtmlCell four = ChangeCell(ChangeOfLoss(results, encoding, fourfold));
+    Cell four = ChangeCell(ChangeOfLoss(results, encoding, fourfold));
     if (const auto why = FindRefusal(results, name, encoding, fourfold)) {
       four = RefusedCell(*why);
     }
-    HtmlCell last = ChangeCell(ChangeOfLoss(results, encoding, longest));
+    Cell last = ChangeCell(ChangeOfLoss(results, encoding, longest));
     if (const auto why = FindRefusal(results, name, encoding, longest)) {
       last = RefusedCell(*why);
     }
-    HtmlRow row{
+    Row row{
         .encoding = encoding,
         .cells = {
             first,
@@ -148,36 +122,34 @@ std::string ComparisonHtml(const Json& results) {
     row.cells.push_back(NumberCell(position, fmt::format("{:.2f}", position)));
     table.rows.push_back(std::move(row));
   }
-  return OrNothing(table, "No run is finished yet.");
+  return table;
 }
 
-std::string LossHtml(const Json& results) {
+Table LossTable(const Json& results) {
   const Json task = TaskOf(results, MainTask(results));
-  HtmlTable table{
-      .name = "loss",
-      .caption = fmt::format(
-          "Task {}: mean loss in nats per token over {} seed{} with "
-          "its 95 % interval, by length. Marked are the best and "
-          "those not told apart from it, where others are",
-          task["name"].get<std::string>(), task["seeds"].size(),
-          task["seeds"].size() == 1 ? "" : "s"),
-      .columns = {{.title = "Encoding"}}};
-  for (HtmlColumn& column : LengthColumns(task)) {
+  Table table{.name = "loss",
+              .caption = fmt::format(
+                  "Task {}: mean loss in nats per token over {} seed{} with "
+                  "its 95 % interval, by length. Marked are the best and "
+                  "those that do not differ significantly from it",
+                  task["name"].get<std::string>(), task["seeds"].size(),
+                  task["seeds"].size() == 1 ? "" : "s"),
+              .columns = {{.title = "Encoding"}}};
+  for (Column& column : LengthColumns(task)) {
     table.columns.push_back(std::move(column));
   }
   for (const Json& encoding : task["encodings"]) {
-    HtmlRow row{.encoding = encoding,
-                .cells = {EncodingCell(results, encoding)}};
+    Row row{.encoding = encoding, .cells = {EncodingCell(results, encoding)}};
     for (const Json& length : task["lengths"]) {
       row.cells.push_back(SpreadCell(results, task, encoding, length, "loss"));
     }
     table.rows.push_back(std::move(row));
   }
-  return OrNothing(table, "No run is finished yet.");
+  return table;
 }
 
 // Tasks with exact answers: every one but text.
-std::string AccuracyHtml(const Json& results) {
+Table AccuracyTable(const Json& results) {
   // Tasks differ in their lengths: a column has those that are the same
   // multiple of the training length.
   std::vector<double> multiples;
@@ -194,15 +166,15 @@ std::string AccuracyHtml(const Json& results) {
     }
   }
   std::ranges::sort(multiples);
-  HtmlTable table{
+  Table table{
       .name = "accuracy",
       .caption =
           "Answers that are exactly right with their 95 % interval, by length "
           "in "
           "training lengths. In grey: models that have less than nine tenths "
           "right at the training length; they take no part in rankings. Marked "
-          "are the best of a task and those not told apart from it, where "
-          "others are",
+          "are the best of a task and those that do not differ significantly "
+          "from it",
       .columns = {{.title = "Task"}, {.title = "Encoding"}}};
   for (const double m : multiples) {
     table.columns.push_back(
@@ -210,9 +182,9 @@ std::string AccuracyHtml(const Json& results) {
   }
   for (const Json& task : tasks) {
     for (const Json& encoding : task["encodings"]) {
-      HtmlRow row{.encoding = encoding,
-                  .cells = {TextCell(task["name"].get<std::string>()),
-                            EncodingCell(results, encoding)}};
+      Row row{.encoding = encoding,
+              .cells = {TextCell(task["name"].get<std::string>()),
+                        EncodingCell(results, encoding)}};
       for (const double m : multiples) {
         const auto length = static_cast<int64_t>(
             std::llround(m * task["train_length"].get<double>()));
@@ -222,12 +194,11 @@ std::string AccuracyHtml(const Json& results) {
       table.rows.push_back(std::move(row));
     }
   }
-  return UnlearnedHtml(results) +
-         OrNothing(table, "This study has no task with exact answers.");
+  return table;
 }
 
-std::string ClaimsHtml(const Json& results) {
-  HtmlTable table{
+Table ClaimsTable(const Json& results) {
+  Table table{
       .name = "claims",
       .caption =
           "What papers say, and what came out here. Differences of loss "
@@ -237,28 +208,25 @@ std::string ClaimsHtml(const Json& results) {
                   {.title = "Here"},
                   {.title = "Agrees?"}}};
   for (const Json& claim : results["claims"]) {
-    HtmlRow row;
+    Row row;
     for (const char* key : {"paper", "claim", "here", "agrees"}) {
       row.cells.push_back(TextCell(claim[key].get<std::string>()));
     }
     table.rows.push_back(std::move(row));
   }
-  return OrNothing(table,
-                   "This study has none of the models that claims are about.");
+  return table;
 }
 
-std::string ExtensionHtml(const Json& results) {
+Table ExtensionTable(const Json& results) {
   const Json task = TaskOf(results, "text");
-  if (task.is_null() || results["extensions"].empty()) {
-    return NothingHtml("No RoPE model was extended in this study.");
-  }
-  HtmlTable table{.name = "extension",
-                  .caption =
-                      "RoPE models of text, extended: mean loss in nats "
-                      "per token by length, the lowest marked",
-                  .columns = {{.title = "Method"},
-                              {.title = "Fine-tuned, steps", .number = true}}};
-  for (HtmlColumn& column : LengthColumns(task)) {
+  if (task.is_null() || results["extensions"].empty()) return {};
+  Table table{.name = "extension",
+              .caption =
+                  "RoPE models of text, extended: mean loss in nats "
+                  "per token by length, the lowest marked",
+              .columns = {{.title = "Method"},
+                          {.title = "Fine-tuned, steps", .number = true}}};
+  for (Column& column : LengthColumns(task)) {
     table.columns.push_back(std::move(column));
   }
   std::vector<std::pair<std::string, int64_t>> ways;
@@ -268,9 +236,9 @@ std::string ExtensionHtml(const Json& results) {
     if (std::ranges::find(ways, way) == ways.end()) ways.push_back(way);
   }
   for (const auto& [method, steps] : ways) {
-    HtmlRow row{.cells = {TextCell(MethodTitle(method)),
-                          NumberCell(static_cast<double>(steps),
-                                     fmt::format("{}", steps))}};
+    Row row{.cells = {TextCell(MethodTitle(method)),
+                      NumberCell(static_cast<double>(steps),
+                                 fmt::format("{}", steps))}};
     for (const Json& length : task["lengths"]) {
       const double loss = ExtensionLoss(results, method, steps, length);
       row.cells.push_back(NumberCell(loss, fmt::format("{:.3f}", loss)));
@@ -280,23 +248,23 @@ std::string ExtensionHtml(const Json& results) {
   for (size_t n = 2; n < table.columns.size(); ++n) {
     MarkBest(table, n, Best::kLowest);
   }
-  return table.Html();
+  return table;
 }
 
-std::string SpeedHtml(const Json& results) {
+Table SpeedTable(const Json& results) {
   const Json task = TaskOf(results, MainTask(results));
   const std::string name = task["name"];
-  HtmlTable table{.name = "speed",
-                  .caption = fmt::format(
-                      "Training of task {}: {} sequences of {} tokens a step, "
-                      "fused attention, other runs beside it",
-                      name, task["batch"].get<int64_t>(),
-                      task["train_length"].get<int64_t>()),
-                  .columns = {{.title = "Encoding"},
-                              {.title = "Tokens a second", .number = true},
-                              {.title = "Milliseconds a step", .number = true},
-                              {.title = "Peak memory, MB", .number = true},
-                              {.title = "Parameters", .number = true}}};
+  Table table{.name = "speed",
+              .caption = fmt::format(
+                  "Training of task {}: {} sequences of {} tokens per step, "
+                  "fused attention, other runs beside it",
+                  name, task["batch"].get<int64_t>(),
+                  task["train_length"].get<int64_t>()),
+              .columns = {{.title = "Encoding"},
+                          {.title = "Tokens per second", .number = true},
+                          {.title = "Milliseconds per step", .number = true},
+                          {.title = "Peak memory, MB", .number = true},
+                          {.title = "Parameters", .number = true}}};
   for (const Json& encoding : task["encodings"]) {
     const auto mean = [&](const char* what) {
       return MeanOfRuns(results, name, encoding, what);
@@ -314,24 +282,23 @@ std::string SpeedHtml(const Json& results) {
                    NumberCell(memory, fmt::format("{:.0f}", memory / 1e6)),
                    NumberCell(parameters, fmt::format("{:.0f}", parameters))}});
   }
-  return OrNothing(table, "No run is finished yet.");
+  return table;
 }
 
-std::string CostHtml(const Json& results) {
-  HtmlTable table{
-      .name = "cost",
-      .caption =
-          "A training step measured alone: fused attention against "
-          "the same model with materialised scores, and what position "
-          "costs against no position",
-      .columns = {{.title = "Encoding"},
-                  {.title = "Length", .number = true},
-                  {.title = "Fused, ms", .number = true},
-                  {.title = "Materialised, ms", .number = true},
-                  {.title = "Materialised / fused", .number = true},
-                  {.title = "Fused, MB", .number = true},
-                  {.title = "Materialised, MB", .number = true},
-                  {.title = "Cost of position", .number = true}}};
+Table CostTable(const Json& results) {
+  Table table{.name = "cost",
+              .caption =
+                  "A training step measured alone: fused attention against "
+                  "the same model with materialised scores, and what position "
+                  "costs against no position",
+              .columns = {{.title = "Encoding"},
+                          {.title = "Length", .number = true},
+                          {.title = "Fused, ms", .number = true},
+                          {.title = "Materialised, ms", .number = true},
+                          {.title = "Materialised / fused", .number = true},
+                          {.title = "Fused, MB", .number = true},
+                          {.title = "Materialised, MB", .number = true},
+                          {.title = "Cost of position", .number = true}}};
   for (const Json& row : results["attention_cost"]) {
     if (row["path"] != "fused") continue;
     const int64_t length = row["length"];
@@ -359,7 +326,7 @@ std::string CostHtml(const Json& results) {
                         fmt::format("{:.0f}", other_memory / 1e6)),
              NumberCell(position, fmt::format("{:.2f}", position))}});
   }
-  return OrNothing(table, "The cost of a step was not measured in this study.");
+  return table;
 }
 
 }  // namespace locus::lab

@@ -24,14 +24,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void Emit(const std::string& text) {
+void PrintOut(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
       std::fflush(stdout) != 0) {
     throw Error("cannot write to standard output");
   }
 }
 
-void Say(const std::string& sentence) {
+void Log(const std::string& sentence) {
   fmt::print(stderr, "locus: {}\n", EscapeControls(sentence));
 }
 
@@ -64,18 +64,18 @@ void WriteReport(const CompareOptions& options, const Json& results) {
   WriteFile(ReportPath(folder), ReportHtml(results));
   if (options.formats.empty()) return;
   for (const fs::path& path : Export(results, folder, options.formats)) {
-    Say("wrote " + path.string());
+    Log("wrote " + path.string());
   }
 }
 
 void Show(const CompareOptions& options, const Json& results) {
   if (options.json) {
-    Emit(ResultsText(results));
+    PrintOut(ResultsText(results));
   } else {
-    Emit(EscapeControls(ReportText(results), /*keep_lines=*/true));
-    Emit(fmt::format("\nreport: {}\ndata:   {}\n",
-                     ReportPath(options.request.folder).string(),
-                     ResultsPath(options.request.folder).string()));
+    PrintOut(EscapeControls(ReportText(results), /*keep_lines=*/true));
+    PrintOut(fmt::format("\nreport: {}\ndata:   {}\n",
+                         ReportPath(options.request.folder).string(),
+                         ResultsPath(options.request.folder).string()));
   }
 }
 
@@ -107,28 +107,28 @@ std::string ResumeCommand(const CompareOptions& options) {
 
 }  // namespace
 
-void FirstAnswer::Tell(const Json& results, const fs::path& page) {
+void FirstAnswer::Announce(const Json& results, const fs::path& page) {
   const Json& progress = results["progress"];
-  const bool opened = std::exchange(said_where_, true);
+  const bool opened = std::exchange(named_page_, true);
   if (!opened) {
-    Say(fmt::format("{} shows what is known so far and renews itself",
+    Log(fmt::format("{} shows the results so far and refreshes itself",
                     page.string()));
-    told_ = progress["first_answer"];  // an earlier session had it
+    announced_ = progress["first_answer"];  // an earlier session had it
   }
-  if (told_ || !progress["first_answer"].get<bool>()) return;
-  told_ = true;
+  if (announced_ || !progress["first_answer"].get<bool>()) return;
+  announced_ = true;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
           .count();
-  Say(fmt::format(
+  Log(fmt::format(
       "first answer after {:.0f} s: every encoding on the first task with one "
       "seed; more tasks and seeds follow",
       seconds));
 }
 
-void SayWhatIsToDo(const CompareOptions& options, const Study& study) {
+void LogPlan(const CompareOptions& options, const Study& study) {
   const int ranks = options.request.ranks;
-  Say(NumDone(study) == 0
+  Log(NumDone(study) == 0
           ? fmt::format("{} jobs, {} at a time{}", study.plan.size(),
                         options.workers,
                         ranks > 1 ? fmt::format(" on {} ranks", ranks) : "")
@@ -144,7 +144,7 @@ void Publish(const CompareOptions& options, const Study& study,
                                     .live = &live});
   WriteFile(ResultsPath(study.folder), ResultsText(results));
   WriteFile(ReportPath(study.folder), ReportHtml(results));
-  first.Tell(results, ReportPath(study.folder));
+  first.Announce(results, ReportPath(study.folder));
 }
 
 int Conclude(const CompareOptions& options, const Study& study,
@@ -159,14 +159,14 @@ int Conclude(const CompareOptions& options, const Study& study,
   WriteFile(ResultsPath(study.folder), ResultsText(results));
   WriteReport(options, results);
   if (outcome.stopped) {
-    Say(fmt::format("stopped; {}; continue with: {}", Progressed(study),
+    Log(fmt::format("stopped; {}; continue with: {}", Progressed(study),
                     ResumeCommand(options)));
     return kInterrupted;
   }
   if (outcome.failures.empty()) DropCheckpoints(study);
   Show(options, results);
-  if (outcome.failures.empty()) return kFine;
-  Say(fmt::format("{} of {} jobs failed; try them again with: {}",
+  if (outcome.failures.empty()) return kSuccess;
+  Log(fmt::format("{} of {} jobs failed; try them again with: {}",
                   outcome.failures.size(), study.plan.size(),
                   ResumeCommand(options)));
   return kSomeFailed;
@@ -175,7 +175,7 @@ int Conclude(const CompareOptions& options, const Study& study,
 int Compare(const CompareOptions& options) {
   const OpenedStudy opened(options);
   const Study& study = opened.study();
-  SayWhatIsToDo(options, study);
+  LogPlan(options, study);
   FirstAnswer first;
   const auto publish = [&](const Live& live) {
     Publish(options, study, live, first);
@@ -197,14 +197,14 @@ int Redraw(const CompareOptions& options) {
   const Json results = ReadResults(path);
   WriteReport(options, results);
   Show(options, results);
-  return kFine;
+  return kSuccess;
 }
 
 int ShowPlan(const CompareOptions& options, const Ranks& ranks) {
   Study study;
-  Together(ranks, [&] { study = MakeStudy(options.request); });
+  OnAllRanks(ranks, [&] { study = MakeStudy(options.request); });
   const double rate = MeasureRate(study, ranks);
-  if (!ranks.first()) return kFine;
+  if (!ranks.first()) return kSuccess;
   const double seconds = EstimateSeconds(study.plan, options.workers, rate);
   if (options.json) {
     Json jobs = Json::array();
@@ -212,23 +212,23 @@ int ShowPlan(const CompareOptions& options, const Ranks& ranks) {
       jobs.push_back(
           {{"id", job.id}, {"seconds", EstimateSeconds({job}, 1, rate)}});
     }
-    Emit(Json({{"settings", study.record["settings"]},
-               {"seconds", seconds},
-               {"jobs", jobs}})
-             .dump(2) +
-         "\n");
-    return kFine;
+    PrintOut(Json({{"settings", study.record["settings"]},
+                   {"seconds", seconds},
+                   {"jobs", jobs}})
+                 .dump(2) +
+             "\n");
+    return kSuccess;
   }
   std::string text;
   for (const Job& job : study.plan) {
     text += fmt::format("  {:<32} {:>8}\n", job.id,
                         DurationText(EstimateSeconds({job}, 1, rate)));
   }
-  Emit(fmt::format(
+  PrintOut(fmt::format(
       "{}{} jobs, {} at a time: about {} in all, by the speed of "
       "a few steps just now\n",
       text, study.plan.size(), options.workers, DurationText(seconds)));
-  return kFine;
+  return kSuccess;
 }
 
 }  // namespace locus::lab

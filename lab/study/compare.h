@@ -9,7 +9,7 @@ namespace locus::lab {
 
 // Exit codes: fine; it ran and something failed; bad usage, input or disk;
 // stopped by a signal.
-inline constexpr int kFine = 0;
+inline constexpr int kSuccess = 0;
 inline constexpr int kSomeFailed = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInterrupted = 130;
@@ -17,9 +17,9 @@ inline constexpr int kInterrupted = 130;
 // What to do with a study that is in the folder already.
 enum class Existing : uint8_t {
   kRefuse,    // an unfinished one is an error; a finished one is moved aside
-  kResume,    // go on with it; options that were given must agree
-  kContinue,  // go on with it if it is the same, otherwise as kRefuse
-  kReplace,   // drop it
+  kResume,    // continue it; options that were given must match
+  kContinue,  // continue it if the settings match, otherwise as kRefuse
+  kReplace,   // discard it
 };
 
 struct CompareOptions {
@@ -33,9 +33,9 @@ struct CompareOptions {
 
 // Each returns an exit code and throws Error.
 int Compare(const CompareOptions& options);
-// Every rank calls it: they train each run together, one run after another. The
-// first rank alone touches the folder, tells and measures; what it found is the
-// exit code of all.
+// Collective: the ranks train each run together, one run after another. Only
+// the first rank touches the folder, prints and measures; its exit code is that
+// of all.
 int CompareOnRanks(const CompareOptions& options, const Ranks& ranks);
 int Redraw(const CompareOptions& options);                        // --plot-only
 int ShowPlan(const CompareOptions& options, const Ranks& ranks);  // --dry-run

@@ -30,8 +30,8 @@ constexpr OptionRow kRows[] = {
     {"--steps", "N", "training steps of every run"},
     {"--train-length", "N", "tokens of a training sequence"},
     {"--lengths", "LIST", "lengths to evaluate at"},
-    {"--batch", "N", "sequences of a step"},
-    {"--learning-rate", "X", "at its highest, after the warm-up"},
+    {"--batch", "N", "sequences per step"},
+    {"--learning-rate", "X", "the highest one, reached after warm-up"},
     {"--tune", "FACTORS",
      "chooses a learning rate for each encoding: on tries 0.5, 1 and 2 times "
      "the task's, or a list; each for a quarter of the steps"},
@@ -46,9 +46,10 @@ constexpr OptionRow kRows[] = {
      "ntk, dynamic, yarn; all or off"},
     {"--factor", "X", "how much longer extension makes the context"},
     {"--fine-tune-steps", "N", "of extended models; 0 for none"},
-    {"--cost-lengths", "LIST", "lengths to measure seconds a step at, or off"},
-    {"--threads", "N", "threads of a run; the bits of results depend on it"},
-    {"--jobs", "N", "runs at a time (default: one a core; 1 under mpirun)",
+    {"--cost-lengths", "LIST", "lengths at which a step is timed, or off"},
+    {"--threads", "N",
+     "threads per run; the last bits of results depend on it"},
+    {"--jobs", "N", "runs at a time (default: one per core; 1 under mpirun)",
      false},
     {"--export", "FORMATS",
      "csv, svg, pdf, png: tables and charts in FOLDER/export", false},
@@ -79,8 +80,9 @@ OptionRow OptionOf(const std::string& key, const std::string& path) {
   std::ranges::replace(name, '_', '-');
   const auto row = FindOption(name);
   if (!row) {
-    throw Error(fmt::format("{} has the unknown setting '{}'; known are {}",
-                            path, Printable(key), OptionNames()));
+    throw Error(
+        fmt::format("{} has the unknown setting '{}'; known settings: {}", path,
+                    Printable(key), OptionNames()));
   }
   return *row;
 }
@@ -98,7 +100,7 @@ std::string TextOf(const Json& value, const std::string& where) {
     return text;
   }
   throw Error(
-      fmt::format("{} must be a number, a text or a list of them, got {}",
+      fmt::format("{} must be a number, a string or a list of them, got {}",
                   where, value.dump()));
 }
 
@@ -196,7 +198,7 @@ Given ReadConfig(const std::string& path) {
     if (event == Json::parse_event_t::object_start && depth > 0) {
       throw Error(
           fmt::format("{} has an object within; its settings are "
-                      "numbers, texts and lists of them",
+                      "numbers, strings and lists of them",
                       path));
     }
     if (event != Json::parse_event_t::key) return true;

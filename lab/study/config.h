@@ -43,12 +43,12 @@ struct TuningSettings {
   double steps = 0.25;               // of the task's, for each that is tried
 };
 
-// Seconds a step with nothing else running.
+// Seconds per step with nothing else running.
 struct CostSettings {
   std::vector<int64_t> lengths = {};  // empty: none of it
   std::vector<std::string> encodings = {};
-  int64_t tokens = 0;  // of a step: the batch is tokens / length
-  int64_t rounds = 0;  // steps of each, taken in turns
+  int64_t tokens = 0;  // per step: the batch is tokens / length
+  int64_t rounds = 0;  // steps of each model, interleaved
 };
 
 struct Settings {
@@ -94,7 +94,7 @@ std::string OptionName(const OptionRow& row);
 // Those of `given` that belong to the study.
 Given StudyOptions(const Given& given);
 
-// Numbers in an option's text; throw Error that tells where it was written.
+// Numbers in an option's text; throw Error that says where it was written.
 int64_t WholeNumber(const GivenValue& given, int64_t least, int64_t most);
 double Number(const GivenValue& given, double least, double most);
 // "a,b{c,d}" as {"a", "b{c,d}"}; blanks around them and empty ones are dropped.

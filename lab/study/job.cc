@@ -9,9 +9,9 @@
 
 namespace locus::lab {
 
-bool DoJob(const JobContext& context) {
-  ResetPeak();  // the process may have done other jobs before
-  Together(context.ranks, [&] {
+bool RunJob(const JobContext& context) {
+  ResetPeak();  // the process may have run other jobs before
+  OnAllRanks(context.ranks, [&] {
     if (context.ranks.first()) MakeFolder(context.study.JobFolder(context.job));
   });
   if (context.job.kind != JobKind::kCost) return TrainAndEvaluate(context);
@@ -21,7 +21,7 @@ bool DoJob(const JobContext& context) {
 
 JobOutcome TryJob(const JobContext& context) {
   try {
-    return {.code = DoJob(context) ? kWorkerDone : kWorkerStopped};
+    return {.code = RunJob(context) ? kWorkerDone : kWorkerStopped};
   } catch (const LostRanks&) {
     throw;
   } catch (const StorageError& e) {
@@ -41,7 +41,7 @@ void WriteResult(const JobContext& context, const Json& answer,
       {{"study", context.study.record}, {"answer", answer}, {"cost", cost}});
 }
 
-Json NumberJson(double value) {
+Json FiniteJson(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 

@@ -14,19 +14,19 @@ namespace locus::lab {
 struct JobContext {
   const Study& study;
   const Job& job;
-  const Ranks& ranks = Alone();  // that share the job
-  double save_every = 1.0;       // seconds
-  std::function<void(const std::string& line)> tell = {};
+  const Ranks& ranks = SingleProcess();  // that share the job
+  double save_every = 1.0;               // seconds
+  std::function<void(const std::string& line)> report = {};
 };
 
 // The result is in two parts: "answer", the same bits whenever and however
 // often the job was interrupted, and "cost", times and memory.
 //
-// With several ranks, the first one alone reads and writes files and is told
-// what to tell; all of them stop, or throw, after the same step.
+// With several ranks, only the first reads and writes files and reports
+// progress; all of them stop, or throw, after the same step.
 //
-// Returns false if it stopped early because that was wished. Throws Error.
-bool DoJob(const JobContext& context);
+// Returns false if it stopped early on request. Throws Error.
+bool RunJob(const JobContext& context);
 
 // Both parts, and a copy of study.json that it can be recovered from.
 void WriteResult(const JobContext& context, const Json& answer,
@@ -41,7 +41,7 @@ struct JobOutcome {
   int code = 0;
   std::string error = {};
 };
-// As DoJob, with every exception but LostRanks made one sentence.
+// As RunJob, with every exception but LostRanks made one sentence.
 JobOutcome TryJob(const JobContext& context);
 
 // Operations (as plan.h counts them) that the ranks do in a second, from a few
@@ -49,7 +49,7 @@ JobOutcome TryJob(const JobContext& context);
 double MeasureRate(const Study& study, const Ranks& ranks);
 
 // NaN and infinities have no place in JSON.
-Json NumberJson(double value);
+Json FiniteJson(double value);
 // Of a list that is not empty.
 double Quantile(std::vector<double> values, double share);
 

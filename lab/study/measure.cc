@@ -57,7 +57,7 @@ void Measure(const JobContext& context) {
 
 double MeasureRate(const Study& study, const Ranks& ranks) {
   std::optional<Corpus> corpus;
-  Together(ranks, [&] { corpus = OpenCorpus(study.settings); });
+  OnAllRanks(ranks, [&] { corpus = OpenCorpus(study.settings); });
   const RunSpec& spec = study.plan.front().spec;
   Run run(spec, corpus ? &*corpus : nullptr, ranks);
   run.Step();  // allocates

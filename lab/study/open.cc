@@ -38,7 +38,7 @@ Study Resume(const CompareOptions& options) {
   if (!difference.empty()) {
     throw Error(fmt::format(
         "the study in {} has other settings: {}; make that the same, or start "
-        "anew with --fresh",
+        "over with --fresh",
         options.request.folder.string(), difference));
   }
   return std::move(*stored);
@@ -88,7 +88,7 @@ Study Open(const CompareOptions& options) {
   return Begin(options);
 }
 
-// Nothing is touched for the sake of a slip.
+// Options are checked before anything on disk is touched.
 fs::path MakeFolderFor(const CompareOptions& options) {
   Resolve(options.request.given);
   MakeFolder(options.request.folder);
@@ -100,7 +100,7 @@ fs::path MakeFolderFor(const CompareOptions& options) {
 OpenedStudy::OpenedStudy(const CompareOptions& options)
     : lock_(MakeFolderFor(options)) {
   // Until here, a signal just ends the program.
-  HearSignals(/*interrupt=*/true);
+  InstallSignalHandlers(/*interrupt=*/true);
   study_ = Open(options);
   RemoveUnfinished(study_.folder);
   CheckRuns(study_);

@@ -12,18 +12,18 @@
 namespace locus::lab {
 
 // One line on standard error, before the work.
-void SayWhatIsToDo(const CompareOptions& options, const Study& study);
+void LogPlan(const CompareOptions& options, const Study& study);
 
 // Says once where the page is, and once when the first answer is on it.
 class FirstAnswer {
  public:
-  void Tell(const Json& results, const std::filesystem::path& page);
+  void Announce(const Json& results, const std::filesystem::path& page);
 
  private:
   std::chrono::steady_clock::time_point start_ =
       std::chrono::steady_clock::now();
-  bool said_where_ = false;
-  bool told_ = false;
+  bool named_page_ = false;
+  bool announced_ = false;
 };
 
 // Writes results.json and the page of a study that is still at work. Throws

@@ -26,7 +26,7 @@ struct Worker {
   Job job = {};
   pid_t pid = -1;
   int events = -1;
-  std::string heard = {};  // of a line that is not complete
+  std::string buffered = {};  // of a line that is not complete
   std::string error = {};
 };
 
@@ -39,7 +39,7 @@ struct Worker {
 // to a log.
 [[noreturn]] void ExecWorker(const std::vector<std::string>& arguments,
                              const std::string& log, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // it ends its step, saves, and is gone
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // it finishes its step, saves and exits
   if (getppid() != parent) _exit(kWorkerStopped);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   const int file =
@@ -96,7 +96,7 @@ class Pool {
                       options_.workers);
     line_ = &line;
     while (!waiting_.empty() || !running_.empty()) {
-      MindSignals();
+      HandleSignals();
       if (!stopping_) StartWhatCan();
       if (running_.empty()) break;
       Listen();
@@ -132,9 +132,9 @@ class Pool {
     });
   }
 
-  void MindSignals() {
+  void HandleSignals() {
     if (StopRequests() > 0 && !stopping_) {
-      line_->Say("stopping: each run ends its step and saves");
+      line_->Log("stopping: each run finishes its step and saves");
       StopAll(SIGTERM);
     }
     if (StopRequests() > 1 && !killed_) {
@@ -184,7 +184,7 @@ class Pool {
   }
 
   void Note(const Job& job, const std::string& sentence) {
-    line_->Say(fmt::format("{} failed: {}", job.id, sentence));
+    line_->Log(fmt::format("{} failed: {}", job.id, sentence));
     outcome_.failures.push_back({.id = job.id, .sentence = sentence});
   }
 
@@ -214,15 +214,15 @@ class Pool {
     const ssize_t got = read(worker.events, buffer, sizeof(buffer));
     if (got < 0) return errno == EINTR;
     if (got == 0) return false;
-    worker.heard.append(buffer, static_cast<size_t>(got));
-    for (size_t end; (end = worker.heard.find('\n')) != std::string::npos;) {
-      const std::string line = worker.heard.substr(0, end);
-      worker.heard.erase(0, end + 1);
+    worker.buffered.append(buffer, static_cast<size_t>(got));
+    for (size_t end; (end = worker.buffered.find('\n')) != std::string::npos;) {
+      const std::string line = worker.buffered.substr(0, end);
+      worker.buffered.erase(0, end + 1);
       constexpr std::string_view kError = "error ";
       if (line.starts_with(kError)) {
         worker.error = line.substr(kError.size());
       } else {
-        line_->Hear(worker.job, line);
+        line_->OnLine(worker.job, line);
       }
     }
     return true;

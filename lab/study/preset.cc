@@ -11,13 +11,13 @@
 namespace locus::lab {
 namespace {
 
-// Under 3 minutes: the best known, one seed.
+// Under 3 minutes: the best-known encodings, one seed.
 Preset Quick() {
   return {.text_encodings = {"none", "sinusoidal", "learned", "t5", "alibi",
                              "rope"},
-          .puzzle_encodings = {"none", "alibi", "rope"},
+          .synthetic_encodings = {"none", "alibi", "rope"},
           .text_steps = 0.25,
-          .puzzle_steps = 0.2,
+          .synthetic_steps = 0.2,
           .score = 0.125,
           .fine_tune_steps = 10,
           .cost_encodings = {"none", "alibi", "rope", "t5"},
@@ -28,7 +28,7 @@ Preset Quick() {
 Preset Default() {
   return {.text_encodings = {"none", "sinusoidal", "learned", "shaw", "t5",
                              "alibi", "kerple", "rope"},
-          .puzzle_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
+          .synthetic_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
           .text_seeds = 3,
           .text_steps = 1,
           .score = 0.5};
@@ -37,9 +37,9 @@ Preset Default() {
 // Some hours: the whole list.
 Preset Full() {
   return {.text_seeds = 5,
-          .puzzle_seeds = 3,
+          .synthetic_seeds = 3,
           .text_steps = 2,
-          .puzzle_steps = 2,
+          .synthetic_steps = 2,
           .fine_tune_steps = 100,
           .extend_every_seed = true,
           .cost_lengths = {512, 1024, 2048}};
@@ -62,9 +62,9 @@ Preset Alibi() {
 // generalization in transformers": decoders on synthetic tasks.
 Preset Kazemnejad() {
   return {.tasks = {"copy", "reverse", "k-back", "recall", "count", "sort"},
-          .puzzle_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
-          .puzzle_seeds = 3,
-          .puzzle_steps = 2,
+          .synthetic_encodings = {"none", "sinusoidal", "t5", "alibi", "rope"},
+          .synthetic_seeds = 3,
+          .synthetic_steps = 2,
           .cost_lengths = {}};
 }
 

@@ -13,11 +13,11 @@ namespace locus::lab {
 struct Preset {
   std::vector<std::string> tasks = {};           // empty: every one
   std::vector<std::string> text_encodings = {};  // empty: every one of the list
-  std::vector<std::string> puzzle_encodings = {};
+  std::vector<std::string> synthetic_encodings = {};
   int64_t text_seeds = 1;
-  int64_t puzzle_seeds = 1;
+  int64_t synthetic_seeds = 1;
   double text_steps = 1;  // of the task's own number
-  double puzzle_steps = 1;
+  double synthetic_steps = 1;
   double score = 1;  // of the task's own tokens
   int64_t fine_tune_steps = 50;
   bool extends = true;             // RoPE models of text

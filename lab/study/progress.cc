@@ -71,7 +71,7 @@ void ProgressLine::Start(const Job& job) {
   running_[job.id] = {.job = job, .start = Clock::now()};
 }
 
-void ProgressLine::Hear(const Job& job, const std::string& line) {
+void ProgressLine::OnLine(const Job& job, const std::string& line) {
   Running& running = running_[job.id];
   std::istringstream words(line);
   std::string what;
@@ -147,7 +147,7 @@ void ProgressLine::Show() {
   }
 }
 
-void ProgressLine::Say(const std::string& sentence) {
+void ProgressLine::Log(const std::string& sentence) {
   fmt::print(stderr, "{}locus: {}\n", terminal_ ? "\r\x1b[K" : "",
              EscapeControls(sentence));
   std::fflush(stderr);

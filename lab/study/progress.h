@@ -22,13 +22,13 @@ class ProgressLine {
 
   void Start(const Job& job);
   // A line of the job's pipe.
-  void Hear(const Job& job, const std::string& line);
+  void OnLine(const Job& job, const std::string& line);
   // It is over; `done` unless it failed or was stopped.
   void End(const Job& job, bool done);
   // Draws the line if it is time for it.
   void Show();
   // A line that stays.
-  void Say(const std::string& sentence);
+  void Log(const std::string& sentence);
   // Less than zero while nothing is known yet.
   double SecondsLeft() const;
 

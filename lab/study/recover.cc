@@ -35,7 +35,7 @@ std::vector<fs::path> RunFiles(const fs::path& folder) {
 std::optional<Json> StudyIn(const fs::path& path) {
   try {
     const Json json = path.filename() == kResultName ? ReadSealedJson(path)
-                                                     : ReadSealed(path).header;
+                                                     : ReadCheckpoint(path);
     if (const auto at = json.find("study"); at != json.end()) return *at;
   } catch (const DamageError&) {
   }

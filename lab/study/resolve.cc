@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The largest numbers that make sense; beyond them lies a slip of the keyboard.
+// The largest numbers that make sense; anything beyond is a typing error.
 constexpr int64_t kMostLength = 1 << 20;
 constexpr int64_t kMostSteps = 10'000'000;
 constexpr int64_t kMostBatch = 65536;
@@ -106,12 +106,12 @@ TaskSettings FromPreset(const TaskInfo& task, const Preset& preset) {
   const TaskDefaults& own = task.defaults;
   TaskSettings t{
       .name = std::string(task.name),
-      .encodings = text ? preset.text_encodings : preset.puzzle_encodings,
-      .seeds = FirstSeeds(text ? preset.text_seeds : preset.puzzle_seeds),
+      .encodings = text ? preset.text_encodings : preset.synthetic_encodings,
+      .seeds = FirstSeeds(text ? preset.text_seeds : preset.synthetic_seeds),
       .train_length = own.train_length,
       .lengths = own.lengths,
       .steps =
-          Scaled(own.steps, text ? preset.text_steps : preset.puzzle_steps),
+          Scaled(own.steps, text ? preset.text_steps : preset.synthetic_steps),
       .batch = own.batch,
       .learning_rate = own.learning_rate,
       .score_tokens = Scaled(own.score_tokens, preset.score)};
@@ -137,12 +137,12 @@ std::string ReadFile(const std::string& path, Settings& settings) {
   const std::string& name = scripted->name();
   const auto names = EveryEncoding();
   if (std::ranges::find(names, name) != names.end()) {
-    throw Error(fmt::format(
-        "{} has the name of an encoding of the list; give it another", path));
+    throw Error(
+        fmt::format("{} has the name of a built-in encoding; rename it", path));
   }
   const auto [at, added] = settings.files.emplace(name, path);
   if (!added && at->second != path) {
-    throw Error(fmt::format("{} and {} have the same name; give one another",
+    throw Error(fmt::format("{} and {} have the same name; rename one of them",
                             at->second, path));
   }
   return name;

@@ -11,7 +11,7 @@ void OnSignal(int /*signal*/) { wishes = wishes + 1; }
 
 }  // namespace
 
-void HearSignals(bool interrupt) {
+void InstallSignalHandlers(bool interrupt) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   sigaction(SIGTERM, &action, nullptr);

@@ -10,9 +10,9 @@ namespace locus::lab {
 //
 // SIGUSR1 is for mpirun, which passes it on and leaves the ranks their time;
 // SIGINT and SIGTERM it takes as an order to end them soon.
-void HearSignals(bool interrupt);
+void InstallSignalHandlers(bool interrupt);
 
-// How often it was wished.
+// How many stop requests have arrived.
 int StopRequests();
 
 }  // namespace locus::lab

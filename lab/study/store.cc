@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include <initializer_list>
 #include <thread>
 
+#include "lab/train/sha256.h"
 #include "locus/files.h"
 
 namespace locus::lab {
@@ -21,12 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "LOCUSLAB", a version, then lengths of header and body and their checksum.
-constexpr std::string_view kMagic = "LOCUSLAB";
-constexpr uint64_t kVersion = 1;
-constexpr size_t kWords = 4;
-constexpr size_t kPreamble = kMagic.size() + kWords * sizeof(uint64_t);
-static_assert(std::endian::native == std::endian::little);
+constexpr std::string_view kMagic = "locus checkpoint 2\n";
+constexpr size_t kSumDigits = 64;  // of SHA-256
 
 // `what` says what could not be done, and why.
 [[noreturn]] void FailBecause(const std::string& what, int error) {
@@ -53,25 +49,6 @@ void WriteParts(const fs::path& path,
   } catch (const OutputError& e) {
     FailBecause(e.what(), e.code());
   }
-}
-
-std::string Preamble(std::string_view header, std::string_view body,
-                     uint64_t checksum) {
-  const std::array<uint64_t, kWords> words = {kVersion, header.size(),
-                                              body.size(), checksum};
-  std::string text(kMagic);
-  text.append(reinterpret_cast<const char*>(words.data()), sizeof(words));
-  return text;
-}
-
-constexpr uint64_t kFnvStart = 0xcbf29ce484222325;
-constexpr uint64_t kFnvPrime = 0x100000001b3;
-
-uint64_t Checksum(std::string_view bytes, uint64_t sum) {
-  for (const char c : bytes) {
-    sum = (sum ^ static_cast<unsigned char>(c)) * kFnvPrime;
-  }
-  return sum;
 }
 
 }  // namespace
@@ -121,45 +98,31 @@ void RemoveUnfinished(const fs::path& folder) {
   remove(fs::recursive_directory_iterator(folder / "runs", error));
 }
 
-uint64_t Checksum(std::string_view bytes) { return Checksum(bytes, kFnvStart); }
-
 std::string Fingerprint(std::string_view bytes) {
-  return fmt::format("{:016x}", Checksum(bytes));
+  return Sha256(bytes).substr(0, 16);
 }
 
-void WriteSealed(const fs::path& path, const Sealed& sealed) {
-  const std::string header = sealed.header.dump();
-  const uint64_t sum = Checksum(sealed.body, Checksum(header, kFnvStart));
-  WriteParts(path, {Preamble(header, sealed.body, sum), header, sealed.body});
+void WriteCheckpoint(const fs::path& path, const Json& json) {
+  std::string bytes;
+  Json::to_cbor(json, bytes);
+  WriteParts(path, {kMagic, Sha256(bytes), bytes});
 }
 
-Sealed ReadSealed(const fs::path& path) {
+Json ReadCheckpoint(const fs::path& path) {
   const std::string bytes = ReadFile(path);
-  const std::string_view all = bytes;
-  if (all.size() < kPreamble || !all.starts_with(kMagic)) {
+  std::string_view rest = bytes;
+  if (!rest.starts_with(kMagic)) {
     throw DamageError(path, "it does not begin as a checkpoint does");
   }
-  std::array<uint64_t, kWords> words{};
-  std::memcpy(words.data(), all.data() + kMagic.size(), sizeof(words));
-  const auto [version, header_size, body_size, sum] = words;
-  if (version != kVersion) {
-    throw DamageError(
-        path, fmt::format("its version is {}, not {}", version, kVersion));
-  }
-  const std::string_view rest = all.substr(kPreamble);
-  if (header_size > rest.size() || body_size != rest.size() - header_size) {
-    throw DamageError(path, fmt::format("it has {} bytes, not {}", all.size(),
-                                        kPreamble + header_size + body_size));
-  }
-  if (Checksum(rest, kFnvStart) != sum) {
-    throw DamageError(path, "its checksum differs");
-  }
-  return {.header = Json::parse(rest.substr(0, header_size)),
-          .body = std::string(rest.substr(header_size))};
+  rest.remove_prefix(kMagic.size());
+  const std::string_view sum = rest.substr(0, kSumDigits);
+  rest.remove_prefix(sum.size());
+  if (Sha256(rest) != sum) throw DamageError(path, "its checksum differs");
+  return Json::from_cbor(rest);
 }
 
 void WriteSealedJson(const fs::path& path, const Json& json) {
-  Json sealed = {{"checksum", Fingerprint(json.dump())}};
+  Json sealed = {{"checksum", Sha256(json.dump())}};
   sealed.update(json);
   WriteFile(path, sealed.dump(1) + "\n");
 }
@@ -171,8 +134,9 @@ Json ReadSealedJson(const fs::path& path) {
   }
   const Json sum = json["checksum"];
   json.erase("checksum");
-  if (sum != Fingerprint(json.dump()))
+  if (sum != Sha256(json.dump())) {
     throw DamageError(path, "its checksum differs");
+  }
   return json;
 }
 

@@ -2,7 +2,6 @@
 #ifndef LOCUS_LAB_STUDY_STORE_H_
 #define LOCUS_LAB_STUDY_STORE_H_
 
-#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,19 +39,14 @@ void MakeFolder(const std::filesystem::path& path);
 // itself or below FOLDER/runs.
 void RemoveUnfinished(const std::filesystem::path& folder);
 
-// 64-bit FNV-1a: finds damage, not malice.
-uint64_t Checksum(std::string_view bytes);
-// The same in 16 hexadecimal digits.
+// The first 16 digits of SHA-256: two studies agree if theirs do.
 std::string Fingerprint(std::string_view bytes);
 
-// Some JSON and a block of bytes in one file, with their lengths and checksum.
-struct Sealed {
-  Json header = {};
-  std::string body = {};
-};
-void WriteSealed(const std::filesystem::path& path, const Sealed& sealed);
+// A checkpoint: JSON that may hold blocks of bytes (Json::binary), as CBOR (RFC
+// 8949) after its SHA-256.
+void WriteCheckpoint(const std::filesystem::path& path, const Json& json);
 // Throws DamageError.
-Sealed ReadSealed(const std::filesystem::path& path);
+Json ReadCheckpoint(const std::filesystem::path& path);
 
 // JSON for people to read, with a checksum of the rest as its first key.
 void WriteSealedJson(const std::filesystem::path& path, const Json& json);

@@ -57,7 +57,7 @@ void CheckRanks(const Settings& settings) {
   for (const TaskSettings& task : settings.tasks) {
     if (settings.ranks <= task.batch) continue;
     throw Error(fmt::format(
-        "{} ranks cannot share the {} sequences of a step of task {}; start at "
+        "{} ranks cannot share the {} sequences per step of task {}; start at "
         "most {}, or give a larger --batch",
         settings.ranks, task.batch, task.name, task.batch));
   }
@@ -72,7 +72,7 @@ void CheckFiles(const Study& study) {
     }
     throw Error(fmt::format(
         "{} has changed since the study in {} began; bring it back, or start "
-        "anew with --fresh",
+        "over with --fresh",
         path, study.folder.string()));
   }
 }
@@ -92,7 +92,7 @@ void CheckId(const Job& job, const fs::path& path, const Json& json) {
 
 // A file that is refused can be done without.
 template <typename Read>
-void OrAdvise(std::string_view consequence, const Read& read) {
+void WithAdvice(std::string_view consequence, const Read& read) {
   try {
     read();
   } catch (const Error& e) {
@@ -113,7 +113,7 @@ std::string FolderName(const Json& results) {
 }
 
 // Moves results of a finished study aside, into a folder named by its start.
-void KeepEarlier(const fs::path& folder) {
+void ArchiveResults(const fs::path& folder) {
   const fs::path results = folder / "results.json";
   if (!fs::exists(results)) return;
   const Json json =
@@ -233,7 +233,7 @@ void SaveStudy(const Study& study) {
 }
 
 void ClearFolder(const fs::path& folder) {
-  KeepEarlier(folder);
+  ArchiveResults(folder);
   // Runs go first, all at once: those left by a removal that was cut short
   // would bring their study back.
   const fs::path discarded = folder / "discarded";
@@ -250,7 +250,7 @@ void CheckRuns(const Study& study) {
   for (const Job& job : study.plan) {
     const fs::path result = study.ResultPath(job);
     if (fs::exists(result)) {
-      OrAdvise("that run then starts anew", [&] {
+      WithAdvice("that run then starts over", [&] {
         const Json json = ReadSealedJson(result);
         CheckOwner(study, result, json);
         CheckId(job, result, json.value("answer", Json::object()));
@@ -258,15 +258,15 @@ void CheckRuns(const Study& study) {
     }
     const fs::path path = study.CheckpointPath(job);
     if (!fs::exists(path)) continue;
-    OrAdvise("that run then starts anew", [&] {
-      const Json header = ReadSealed(path).header;
-      CheckOwner(study, path, header);
-      CheckId(job, path, header);
+    WithAdvice("that run then starts over", [&] {
+      const Json json = ReadCheckpoint(path);
+      CheckOwner(study, path, json);
+      CheckId(job, path, json);
     });
   }
   if (fs::exists(study.SecondsPath())) {
-    OrAdvise("the time spent so far is then forgotten",
-             [&] { ReadSealedJson(study.SecondsPath()); });
+    WithAdvice("the time spent so far is then forgotten",
+               [&] { ReadSealedJson(study.SecondsPath()); });
   }
 }
 

@@ -27,7 +27,7 @@ constexpr int64_t kCurvePoints = 60;
 // What the rest of a job depends on beside the model.
 struct Progress {
   std::vector<double> step_seconds =
-      {};  // one a step: their number is the step
+      {};  // one per step: their number is the step
   Json curve = Json::array();
   double interval_loss = 0;  // sum since the last point of the curve
   int64_t interval_steps = 0;
@@ -40,7 +40,7 @@ struct Progress {
     return {{"id", id},
             {"step_seconds", step_seconds},
             {"curve", curve},
-            {"interval_loss", NumberJson(interval_loss)},
+            {"interval_loss", FiniteJson(interval_loss)},
             {"interval_steps", interval_steps},
             {"evaluations", evaluations},
             {"peak_memory", peak_memory}};
@@ -62,11 +62,11 @@ Json EvaluationJson(const Evaluation& e) {
   if (e.refused) return {{"length", e.length}, {"refused", *e.refused}};
   Json blocks = Json::array();
   for (const BlockScore& block : e.blocks) {
-    blocks.push_back({NumberJson(block.loss), block.exact, block.tokens});
+    blocks.push_back({FiniteJson(block.loss), block.exact, block.tokens});
   }
   return {{"length", e.length},
-          {"loss", NumberJson(e.loss)},
-          {"accuracy", NumberJson(e.accuracy)},
+          {"loss", FiniteJson(e.loss)},
+          {"accuracy", FiniteJson(e.accuracy)},
           {"tokens", e.tokens},
           {"blocks", blocks}};
 }
@@ -77,7 +77,7 @@ Json PicturesJson(const Run& run, int64_t length) {
     Json rows = Json::array();
     for (const auto& row : picture.values) {
       Json numbers = Json::array();
-      // Six digits: more than an eye can tell apart.
+      // Six digits are more than a chart can show.
       for (const double v : row) {
         numbers.push_back(std::isfinite(v)
                               ? Json(std::stod(fmt::format("{:.6g}", v)))
@@ -120,14 +120,14 @@ class Trainer {
     if (job_.kind == JobKind::kExtend) Extend();
     const bool begun = ranks_.first() && std::filesystem::exists(checkpoint_);
     if (!ranks_.Any(begun)) return;
-    const Sealed saved = Read(checkpoint_);
-    Together(ranks_, [&] {
-      progress_.FromJson(saved.header);
-      run_.Load(saved.body);
+    const Json saved = Read(checkpoint_);
+    OnAllRanks(ranks_, [&] {
+      progress_.FromJson(saved);
+      LoadModel(saved);
     });
   }
 
-  // False: stopped as wished, saved.
+  // False: stopped on request, saved.
   bool Train() {
     while (progress_.steps() < Steps()) {
       if (!GoesOn()) return Stop();
@@ -145,7 +145,7 @@ class Trainer {
     while (progress_.evaluations.size() < job_.lengths.size()) {
       if (!GoesOn()) return Stop();
       const int64_t length = job_.lengths[progress_.evaluations.size()];
-      context_.tell(fmt::format("evaluate {}", length));
+      context_.report(fmt::format("evaluate {}", length));
       progress_.evaluations.push_back(
           EvaluationJson(run_.Evaluate(length, job_.score_tokens, First())));
       SaveNowAndThen();
@@ -155,7 +155,7 @@ class Trainer {
 
   void Finish() {
     CheckWeights();
-    Together(ranks_, [&] {
+    OnAllRanks(ranks_, [&] {
       unsaved_.Rethrow();
       if (!ranks_.first()) return;
       if (job_.keep_model) Save();
@@ -171,8 +171,8 @@ class Trainer {
                                          : job_.spec.steps;
   }
 
-  // Where the scored sequences begin: a puzzle's that tunes are never scored
-  // later. Text has a corpus of its own for that.
+  // Where the scored sequences begin: those of tuning on a synthetic task are
+  // never scored later. Text has a corpus of its own for that.
   int64_t First() const {
     constexpr int64_t kFarAway = int64_t{1} << 40;
     return job_.kind == JobKind::kTune && !FindTask(job_.spec.task).uses_corpus
@@ -182,27 +182,33 @@ class Trainer {
 
   void Extend() {
     const Job& base = context_.study.Find(job_.base);
-    const Sealed trained = Read(context_.study.CheckpointPath(base));
+    const Json trained = Read(context_.study.CheckpointPath(base));
     std::map<std::string, std::string> options = {{"scaling", job_.method}};
     if (job_.method != "none") {
       options["factor"] = fmt::format("{}", job_.factor);
       options["original_length"] = fmt::format("{}", job_.spec.train_length);
     }
-    Together(ranks_, [&] {
-      run_.Load(trained.body);
+    OnAllRanks(ranks_, [&] {
+      LoadModel(trained);
       run_.Extend(options, FineTuneLength(job_));
     });
   }
 
   // The first rank's file, on every rank.
-  Sealed Read(const std::filesystem::path& path) const {
-    Sealed sealed;
-    Together(ranks_, [&] {
-      if (ranks_.first()) sealed = ReadSealed(path);
+  Json Read(const std::filesystem::path& path) const {
+    Json read;
+    OnAllRanks(ranks_, [&] {
+      if (ranks_.first()) read = ReadCheckpoint(path);
     });
-    sealed.header = Json::parse(ranks_.FromFirst(sealed.header.dump()));
-    sealed.body = ranks_.FromFirst(sealed.body);
-    return sealed;
+    if (ranks_.size() == 1) return read;
+    std::string bytes;
+    Json::to_cbor(read, bytes);
+    return Json::from_cbor(ranks_.FromFirst(bytes));
+  }
+
+  void LoadModel(const Json& saved) {
+    const auto& bytes = saved.at("model").get_binary();
+    run_.Load({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
   // Whether every rank shall take another step.
@@ -236,19 +242,21 @@ class Trainer {
         step == Steps()) {
       const double mean = progress_.interval_loss /
                           static_cast<double>(progress_.interval_steps);
-      progress_.curve.push_back({{"step", step}, {"loss", NumberJson(mean)}});
+      progress_.curve.push_back({{"step", step}, {"loss", FiniteJson(mean)}});
       progress_.interval_loss = 0;
       progress_.interval_steps = 0;
     }
-    context_.tell(fmt::format("step {} {:.4f}", step, loss));
+    context_.report(fmt::format("step {} {:.4f}", step, loss));
   }
 
   void Save() {
     if (!ranks_.first()) return;
     const auto start = Clock::now();
-    Json header = progress_.ToJson(job_.id);
-    header["study"] = context_.study.record;
-    WriteSealed(checkpoint_, {.header = header, .body = run_.Save()});
+    Json json = progress_.ToJson(job_.id);
+    json["study"] = context_.study.record;
+    const std::string model = run_.Save();
+    json["model"] = Json::binary({model.begin(), model.end()});
+    WriteCheckpoint(checkpoint_, json);
     saved_ = Clock::now();
     save_seconds_ = SecondsSince(start);
   }
@@ -334,7 +342,7 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
                                   {"refused", sentence},
                                   {"loss_curve", Json::array()},
                                   {"evaluations", evaluations}});
-  Together(context.ranks, [&] {
+  OnAllRanks(context.ranks, [&] {
     if (!context.ranks.first()) return;
     WriteResult(context, answer, Json::object());
   });
@@ -344,7 +352,7 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
 double LearningRate(const JobContext& context) {
   const Job& job = context.job;
   double best = job.spec.learning_rate;
-  Together(context.ranks, [&] {
+  OnAllRanks(context.ranks, [&] {
     if (!context.ranks.first()) return;
     double least = std::numeric_limits<double>::infinity();
     for (const std::string& id : job.tuned_by) {
@@ -373,10 +381,10 @@ bool TrainAndEvaluate(const JobContext& context) {
   RunSpec spec = context.job.spec;
   spec.learning_rate = LearningRate(context);
   std::optional<Corpus> corpus;
-  Together(context.ranks, [&] { corpus = CorpusOf(context); });
+  OnAllRanks(context.ranks, [&] { corpus = CorpusOf(context); });
   std::unique_ptr<Run> run;
   try {
-    Together(context.ranks, [&] {
+    OnAllRanks(context.ranks, [&] {
       run = std::make_unique<Run>(spec, corpus ? &*corpus : nullptr,
                                   context.ranks);
     });

@@ -13,7 +13,7 @@
 namespace locus::lab {
 namespace {
 
-void Tell(int fd, std::string line) {
+void SendLine(int fd, std::string line) {
   for (char& c : line) {
     if (c == '\n' || c == '\r') c = ' ';
   }
@@ -31,9 +31,9 @@ void Tell(int fd, std::string line) {
 int RunWorker(const WorkerOptions& options) {
   // Ctrl-C on a terminal reaches every process; the parent passes on what it
   // makes of it.
-  HearSignals(/*interrupt=*/false);
-  const auto tell = [&](const std::string& line) {
-    Tell(options.events, line);
+  InstallSignalHandlers(/*interrupt=*/false);
+  const auto report = [&](const std::string& line) {
+    SendLine(options.events, line);
   };
   JobOutcome outcome{.code = kWorkerFailed};
   try {
@@ -45,11 +45,11 @@ int RunWorker(const WorkerOptions& options) {
     outcome = TryJob({.study = *study,
                       .job = study->Find(options.job),
                       .save_every = options.save_every,
-                      .tell = tell});
+                      .report = report});
   } catch (const Error& e) {
     outcome.error = e.what();
   }
-  if (!outcome.error.empty()) tell(fmt::format("error {}", outcome.error));
+  if (!outcome.error.empty()) report(fmt::format("error {}", outcome.error));
   return outcome.code;
 }
 

@@ -1,4 +1,4 @@
-// One job in a process of its own, which tells its parent by a pipe.
+// One job in a process of its own, which reports to its parent through a pipe.
 #ifndef LOCUS_LAB_STUDY_WORKER_H_
 #define LOCUS_LAB_STUDY_WORKER_H_
 
@@ -9,9 +9,10 @@ namespace locus::lab {
 
 // How a worker ends.
 inline constexpr int kWorkerDone = 0;
-inline constexpr int kWorkerFailed = 1;     // this job cannot be done
-inline constexpr int kWorkerNoRoom = 3;     // nor can any other be saved
-inline constexpr int kWorkerStopped = 130;  // as wished; a checkpoint is there
+inline constexpr int kWorkerFailed = 1;  // this job cannot be done
+inline constexpr int kWorkerNoRoom = 3;  // nor can any other be saved
+inline constexpr int kWorkerStopped =
+    130;  // on request; a checkpoint was saved
 
 struct WorkerOptions {
   std::filesystem::path folder = {};

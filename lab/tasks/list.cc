@@ -67,7 +67,8 @@ const TaskInfo& FindTask(std::string_view name) {
 
 namespace {
 
-// Puzzles shorter than this have no room for a question and its answer.
+// Synthetic sequences shorter than this have no room for a question and its
+// answer.
 constexpr int64_t kLeastLength = 8;
 
 void CheckRequest(const TaskInfo& task, const SequenceRequest& request) {

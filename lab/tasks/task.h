@@ -1,9 +1,9 @@
-// The tasks of the lab: text, and puzzles whose answer is exact.
+// The tasks of the lab: text, and synthetic tasks with exact answers.
 //
-// A task turns (seed, step) into a batch of tokens and targets. Nothing else
-// goes in, so every encoding of one seed sees the same data in the same order.
-// Sequences that models are scored on come from a stream of their own and do
-// not depend on the seed.
+// A task turns (seed, step) into a batch of tokens and targets. Nothing
+// else goes in, so every encoding of one seed sees the same data in the same
+// order. Sequences that models are scored on come from a stream of their own
+// and do not depend on the seed.
 #ifndef LOCUS_LAB_TASKS_TASK_H_
 #define LOCUS_LAB_TASKS_TASK_H_
 
@@ -32,8 +32,8 @@ struct Sequence {
 struct SequenceRequest {
   ModelKind kind = ModelKind::kDecoder;
   int64_t length = 0;
-  // False: made to be scored. Puzzles then have the largest size that fits;
-  // text comes from the held-out part, window number `index`.
+  // False: made to be scored. Synthetic tasks then have the largest size that
+  // fits; text comes from the held-out part, window number `index`.
   bool training = true;
   int64_t index = 0;
   const Corpus* corpus = nullptr;  // for tasks that use one

@@ -21,15 +21,16 @@ struct Saved : torch::CustomClassHolder {
   AttentionCall call;
 };
 
-void Keep(AutogradContext* context, std::shared_ptr<const Encoding> encoding,
-          const AttentionCall& call) {
+void SaveContext(AutogradContext* context,
+                 std::shared_ptr<const Encoding> encoding,
+                 const AttentionCall& call) {
   auto saved = c10::make_intrusive<Saved>();
   saved->encoding = std::move(encoding);
   saved->call = call;
   context->saved_data["call"] = c10::IValue::make_capsule(std::move(saved));
 }
 
-c10::intrusive_ptr<Saved> Kept(AutogradContext* context) {
+c10::intrusive_ptr<Saved> LoadContext(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<Saved>(
       context->saved_data["call"].toCapsule());
 }
@@ -53,14 +54,14 @@ class Attend : public torch::autograd::Function<Attend> {
     torch::Tensor out = ToTorch(result.out);
     context->save_for_backward(
         {tensors[0], tensors[1], tensors[2], out, ToTorch(result.lse)});
-    Keep(context, encoding, call);
+    SaveContext(context, encoding, call);
     return out;
   }
 
   static variable_list backward(AutogradContext* context,
                                 const variable_list& d_outs) {
     const variable_list kept = context->get_saved_variables();
-    const auto saved = Kept(context);
+    const auto saved = LoadContext(context);
     const AttentionResult forward = {.out = ToLocus(kept[3]),
                                      .lse = ToLocus(kept[4])};
     const EncodingGrads grads = AttentionBackward(
@@ -88,7 +89,7 @@ class Embed : public torch::autograd::Function<Embed> {
   static torch::Tensor forward(AutogradContext* context,
                                const std::shared_ptr<const Encoding>& encoding,
                                int64_t length, at::TensorList /*params*/) {
-    Keep(context, encoding, {});
+    SaveContext(context, encoding, {});
     context->saved_data["length"] = length;
     const Tensor rows = encoding->Embed(FirstPositions(length));
     return ToTorch(rows.To(DType::kF32)).clone();
@@ -97,7 +98,7 @@ class Embed : public torch::autograd::Function<Embed> {
   static variable_list backward(AutogradContext* context,
                                 const variable_list& d_outs) {
     const int64_t length = context->saved_data["length"].toInt();
-    const auto saved = Kept(context);
+    const auto saved = LoadContext(context);
     const Shape shape =
         Shape::SelfAttention(/*heads=*/1, d_outs[0].size(1), length);
     const InputAdd input = *saved->encoding->Lower(shape).terms.input_add;

@@ -12,7 +12,7 @@
 namespace locus::lab {
 
 // An encoding and the present values of its parameters, in the order of
-// Encoding::Params(). `form` lends everything but those values.
+// Encoding::Params(). `form` gives everything except those values.
 struct EncodingValues {
   std::shared_ptr<const Encoding> form = {};
   std::vector<torch::Tensor> params = {};
@@ -26,8 +26,8 @@ struct AttentionCall {
 };
 
 // q, k, v [B, H, L, D] float32, any strides -> [B, H, L, D]. Differentiable in
-// q, k, v and the parameters. Nothing is copied on the way in, and nothing of
-// size L x L is made in either direction.
+// q, k, v and the parameters. Nothing is copied on the way in, and nothing
+// of size L x L is made in either direction.
 torch::Tensor FusedAttention(const torch::Tensor& q, const torch::Tensor& k,
                              const torch::Tensor& v,
                              const EncodingValues& encoding,

@@ -15,14 +15,14 @@ struct StepCost {
   double seconds = 0;  // median
   double low = 0;      // the fastest step, and the slowest
   double high = 0;
-  // The most memory that a step held beyond what was held before it.
+  // Peak memory of a step beyond what the process held before it.
   int64_t peak_memory_bytes = 0;
 };
 
-// The cost of a step of each spec. Specs take turns, `rounds` times, after a
-// first turn that is not counted, so that what else the machine does falls on
-// all of them. Memory is that of the whole process: nothing else should run in
-// it meanwhile.
+// The cost of a step of each spec. Specs are interleaved for `rounds` rounds,
+// after a warm-up round that is not counted, so that other load on the machine
+// falls on all of them. Memory is that of the whole process: nothing else
+// should run in it meanwhile.
 std::vector<StepCost> MeasureSteps(std::span<const RunSpec> specs,
                                    const Corpus* corpus, int rounds);
 

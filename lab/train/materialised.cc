@@ -9,7 +9,7 @@ namespace locus::lab {
 namespace {
 
 using Constants = MaterialisedAttention::Constants;
-using Turns = MaterialisedAttention::Turns;
+using CosSin = MaterialisedAttention::CosSin;
 
 torch::Tensor ByPair(int64_t length, auto value, torch::ScalarType type) {
   torch::Tensor matrix = torch::empty({length, length}, torch::kDouble);
@@ -51,19 +51,23 @@ torch::Tensor DecayOf(const Rotation& rotation, int64_t length) {
   return torch::outer(at, decay);
 }
 
-// angle[m, p] = sum_a coordinate[m, a] theta[p, a], or on p's own axis alone.
-Turns TurnsOf(const Rotation& rotation, const torch::Tensor& coordinates,
-              const torch::Tensor& decay, const torch::Tensor& theta) {
+// angle[h, m, p] = sum_a coordinate[m, a] theta[h, p, a], or on p's own axis
+// alone; h is 0 where heads share theta.
+CosSin CosSinOf(const Rotation& rotation, const torch::Tensor& coordinates,
+                const torch::Tensor& decay, const torch::Tensor& theta) {
   torch::Tensor angles;
   if (rotation.Mixed()) {
     angles = torch::matmul(
-        coordinates, theta.view({rotation.NumPairs(), rotation.NumAxes()}).t());
+        coordinates,
+        theta.view({rotation.heads, rotation.NumPairs(), rotation.NumAxes()})
+            .transpose(1, 2));
   } else {
     std::vector<int64_t> axes;
     for (int64_t p = 0; p < rotation.NumPairs(); ++p) {
       axes.push_back(rotation.AxisOf(p));
     }
-    angles = coordinates.index_select(1, torch::tensor(axes)) * theta;
+    angles = coordinates.index_select(1, torch::tensor(axes)) *
+             theta.view({rotation.heads, 1, rotation.NumPairs()});
   }
   const torch::Tensor cos = angles.cos() * rotation.gain;
   const torch::Tensor sin = angles.sin() * rotation.gain;
@@ -72,17 +76,17 @@ Turns TurnsOf(const Rotation& rotation, const torch::Tensor& coordinates,
   return {cos * up, sin * up, cos * down, sin * down};
 }
 
-Turns To(const Turns& turns, torch::ScalarType type) {
-  return {turns.q_cos.to(type), turns.q_sin.to(type), turns.k_cos.to(type),
-          turns.k_sin.to(type)};
+CosSin To(const CosSin& cos_sin, torch::ScalarType type) {
+  return {cos_sin.q_cos.to(type), cos_sin.q_sin.to(type),
+          cos_sin.k_cos.to(type), cos_sin.k_sin.to(type)};
 }
 
 // Angles in float64, rounded once, as the engine has them.
-Turns ExactTurns(const Rotation& rotation, int64_t length,
-                 torch::ScalarType type) {
-  return To(TurnsOf(rotation, CoordinatesOf(rotation, length),
-                    DecayOf(rotation, length),
-                    torch::tensor(rotation.theta, torch::kDouble)),
+CosSin ExactCosSin(const Rotation& rotation, int64_t length,
+                   torch::ScalarType type) {
+  return To(CosSinOf(rotation, CoordinatesOf(rotation, length),
+                     DecayOf(rotation, length),
+                     torch::tensor(rotation.theta, torch::kDouble)),
             type);
 }
 
@@ -158,10 +162,11 @@ Constants MakeConstants(const EncodingValues& encoding, const Shape& shape,
     out.decay = DecayOf(*terms.rotate, length);
     if (out.decay.defined()) out.decay = out.decay.to(type);
   } else if (terms.rotate) {
-    out.turns = ExactTurns(*terms.rotate, length, type);
+    out.cos_sin = ExactCosSin(*terms.rotate, length, type);
   }
   if (terms.rotate_values) {
-    out.value_turns = ExactTurns(terms.rotate_values->rotation, length, type);
+    out.value_cos_sin =
+        ExactCosSin(terms.rotate_values->rotation, length, type);
   }
   if (encoding.params.empty()) {
     out.fixed = LowerTerms(encoding, shape, type);
@@ -232,13 +237,13 @@ torch::Tensor MaterialisedAttention::operator()(const torch::Tensor& q,
   const torch::Tensor scaled = q * scale;
   torch::Tensor rq = scaled, rk = k;
   if (terms.rotate) {
-    const Turns turns =
+    const CosSin cos_sin =
         terms.rotate->trains
-            ? TurnsOf(*terms.rotate, constants.coordinates, constants.decay,
-                      arrays[TermArray::kTheta])
-            : constants.turns;
-    rq = Rotated(scaled, turns.q_cos, turns.q_sin, *terms.rotate);
-    rk = Rotated(k, turns.k_cos, turns.k_sin, *terms.rotate);
+            ? CosSinOf(*terms.rotate, constants.coordinates, constants.decay,
+                       arrays[TermArray::kTheta])
+            : constants.cos_sin;
+    rq = Rotated(scaled, cos_sin.q_cos, cos_sin.q_sin, *terms.rotate);
+    rk = Rotated(k, cos_sin.k_cos, cos_sin.k_sin, *terms.rotate);
   }
   torch::Tensor scores = torch::matmul(rq, rk.transpose(2, 3));
   if (terms.extra_dot) {
@@ -265,9 +270,9 @@ torch::Tensor MaterialisedAttention::operator()(const torch::Tensor& q,
 
   // o = unrot_m( sum_j p_ij (rot_n(v_j) + Tv[b]) ), tables by bucket
   const torch::Tensor p = torch::softmax(scores, -1);
-  const Turns& turns = constants.value_turns;
+  const CosSin& cos_sin = constants.value_cos_sin;
   torch::Tensor out = torch::matmul(
-      p, terms.rotate_values ? Rotated(v, turns.k_cos, turns.k_sin,
+      p, terms.rotate_values ? Rotated(v, cos_sin.k_cos, cos_sin.k_sin,
                                        terms.rotate_values->rotation)
                              : v);
   if (terms.v_table) {
@@ -278,8 +283,8 @@ torch::Tensor MaterialisedAttention::operator()(const torch::Tensor& q,
     out = out + torch::matmul(by_bucket, table);
   }
   if (terms.rotate_values && terms.rotate_values->relative) {
-    out =
-        Rotated(out, turns.q_cos, -turns.q_sin, terms.rotate_values->rotation);
+    out = Rotated(out, cos_sin.q_cos, -cos_sin.q_sin,
+                  terms.rotate_values->rotation);
   }
   return out;
 }

@@ -28,7 +28,7 @@ class MaterialisedAttention {
 
   // Cosines and sines [L, pairs]; q and k apart, since xPos scales them
   // differently.
-  struct Turns {
+  struct CosSin {
     torch::Tensor q_cos = {}, q_sin = {};
     torch::Tensor k_cos = {}, k_sin = {};
   };
@@ -42,11 +42,11 @@ class MaterialisedAttention {
     torch::Tensor k_buckets = {};
     torch::Tensor v_buckets = {};
     torch::Tensor bias_buckets = {};
-    torch::Tensor mask = {};  // [L, L]: 0 or -infinity
-    Turns value_turns = {};   // of values at the key
-    TermTensors fixed = {};   // without parameters: the terms,
-    Turns turns = {};         // their rotation,
-    torch::Tensor bias = {};  // and their bias with the mask
+    torch::Tensor mask = {};    // [L, L]: 0 or -infinity
+    CosSin value_cos_sin = {};  // of values at the key
+    TermTensors fixed = {};     // without parameters: the terms,
+    CosSin cos_sin = {};        // their rotation,
+    torch::Tensor bias = {};    // and their bias with the mask
   };
 
  private:

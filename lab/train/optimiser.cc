@@ -1,8 +1,7 @@
-// By hand, not torch::optim::AdamW: parameters and gradients are one flat array
-// each, so that ranks sum a gradient in one message and a checkpoint is three
-// arrays; and rates and decay differ by element. It is one pass in one order:
-// the same bits whatever libtorch vectorises.
 #include "lab/train/optimiser.h"
+
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,60 +11,71 @@
 namespace locus::lab {
 namespace {
 
+using torch::optim::AdamWOptions;
+using torch::optim::AdamWParamState;
+
 // The short runs of the lab see few steps: a shorter memory of squares than
 // the usual 0.999.
 constexpr double kMeanKept = 0.9;
 constexpr double kSquareKept = 0.98;
-constexpr float kEpsilon = 1e-8F;
-constexpr float kWeightDecay = 0.01F;
+constexpr double kWeightDecay = 0.01;
 constexpr double kLargestNorm = 1.0;
+
+// One group per parameter: rates and decay differ.
+std::vector<torch::optim::OptimizerParamGroup> Groups(
+    const ParameterSet& parameters) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const ParameterInfo& info : parameters.infos()) {
+    auto options = std::make_unique<AdamWOptions>();
+    options->betas({kMeanKept, kSquareKept})
+        .weight_decay(info.decays ? kWeightDecay : 0.0);
+    groups.emplace_back(std::vector<torch::Tensor>{parameters[info.name]},
+                        std::move(options));
+  }
+  return groups;
+}
 
 }  // namespace
 
-AdamW::AdamW(const ParameterSet& parameters)
-    : mean_(static_cast<size_t>(parameters.flat().numel())),
-      square_(mean_.size()) {
-  rate_.reserve(mean_.size());
-  decay_.reserve(mean_.size());
+// The optimiser's state is made here, as views of one tensor, rather than by
+// libtorch in the first step: its own archive names parameters by their
+// addresses, and would not be the same bytes in every process.
+Optimiser::Optimiser(const ParameterSet& parameters)
+    : parameters_(parameters),
+      moments_(torch::zeros({2, parameters.flat().numel()})),
+      adam_(std::make_unique<torch::optim::AdamW>(Groups(parameters))) {
+  int64_t start = 0;
   for (const ParameterInfo& info : parameters.infos()) {
-    const auto count = static_cast<size_t>(c10::multiply_integers(info.shape));
-    rate_.insert(rate_.end(), count, static_cast<float>(info.rate));
-    decay_.insert(decay_.end(), count, info.decays ? kWeightDecay : 0.0F);
+    const torch::Tensor& tensor = tensors_.emplace_back(parameters[info.name]);
+    const auto part = [&](int64_t row) {
+      return moments_[row].narrow(0, start, tensor.numel()).view_as(tensor);
+    };
+    auto state = std::make_unique<AdamWParamState>();
+    state->exp_avg(part(0)).exp_avg_sq(part(1));
+    adam_->state()[tensor.unsafeGetTensorImpl()] = std::move(state);
+    start += tensor.numel();
   }
 }
 
-void AdamW::Step(const ParameterSet& parameters, double learning_rate) {
-  float* p = parameters.flat().data_ptr<float>();
-  float* g = parameters.flat_grad().data_ptr<float>();
-  double norm = 0;
-  for (size_t i = 0; i < mean_.size(); ++i) norm += double{g[i]} * double{g[i]};
-  norm = std::sqrt(norm);
+Optimiser::~Optimiser() = default;
+
+void Optimiser::Step(double learning_rate) {
+  torch::nn::utils::clip_grad_norm_(tensors_, kLargestNorm);
+  for (size_t n = 0; n < tensors_.size(); ++n) {
+    adam_->param_groups()[n].options().set_lr(learning_rate *
+                                              parameters_.infos()[n].rate);
+  }
+  adam_->step();
   ++steps_;
-  const auto t = static_cast<double>(steps_);
-  const auto clip = static_cast<float>(std::min(1.0, kLargestNorm / norm));
-  const auto rate = static_cast<float>(learning_rate);
-  const auto kept_mean = static_cast<float>(kMeanKept);
-  const auto kept_square = static_cast<float>(kSquareKept);
-  const auto mean_gain =
-      static_cast<float>(1.0 / (1.0 - std::pow(kMeanKept, t)));
-  const auto square_gain =
-      static_cast<float>(1.0 / (1.0 - std::pow(kSquareKept, t)));
-  for (size_t i = 0; i < mean_.size(); ++i) {
-    const float gradient = g[i] * clip;
-    mean_[i] = kept_mean * mean_[i] + (1 - kept_mean) * gradient;
-    square_[i] =
-        kept_square * square_[i] + (1 - kept_square) * gradient * gradient;
-    const float root = std::sqrt(square_[i] * square_gain) + kEpsilon;
-    p[i] -= rate * rate_[i] * (mean_[i] * mean_gain / root + decay_[i] * p[i]);
-    g[i] = 0;
-  }
+  parameters_.flat_grad().zero_();
 }
 
-void AdamW::Restore(int64_t steps, std::vector<float> mean,
-                    std::vector<float> square) {
+void Optimiser::Restore(int64_t steps, const torch::Tensor& moments) {
   steps_ = steps;
-  mean_ = std::move(mean);
-  square_ = std::move(square);
+  moments_.copy_(moments);
+  for (auto& [tensor, state] : adam_->state()) {
+    static_cast<AdamWParamState&>(*state).step(steps);
+  }
 }
 
 double LearningRateAt(double highest, int64_t step, int64_t steps) {

@@ -1,38 +1,49 @@
-// AdamW over the flat parameters of a model.
+// AdamW with clipped gradients, over the parameters of a model.
 #ifndef LOCUS_LAB_TRAIN_OPTIMISER_H_
 #define LOCUS_LAB_TRAIN_OPTIMISER_H_
 
+#include <torch/types.h>
+
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "lab/train/parameters.h"
 
+namespace torch::optim {
+class AdamW;
+}
+
 namespace locus::lab {
 
-// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
-class AdamW {
+// torch::optim::AdamW (Loshchilov and Hutter, "Decoupled weight decay
+// regularization", 2019).
+class Optimiser {
  public:
-  explicit AdamW(const ParameterSet& parameters);
+  explicit Optimiser(const ParameterSet& parameters);
+  ~Optimiser();
+  Optimiser(const Optimiser&) = delete;
+  Optimiser& operator=(const Optimiser&) = delete;
 
   // Scales the gradient to a norm of at most 1, takes one step with it, and
   // sets it to zero.
-  void Step(const ParameterSet& parameters, double learning_rate);
+  void Step(double learning_rate);
 
+  // All that later steps depend on, beside the parameters: the steps taken, and
+  // the moving means of gradients and of their squares, float32 [2, size].
   int64_t steps() const { return steps_; }
-  const std::vector<float>& mean() const { return mean_; }
-  const std::vector<float>& square() const { return square_; }
-  void Restore(int64_t steps, std::vector<float> mean,
-               std::vector<float> square);
+  const torch::Tensor& moments() const { return moments_; }
+  void Restore(int64_t steps, const torch::Tensor& moments);
 
  private:
+  const ParameterSet& parameters_;
+  std::vector<torch::Tensor> tensors_ = {};
   int64_t steps_ = 0;
-  std::vector<float> mean_;    // of gradients
-  std::vector<float> square_;  // of their squares
-  std::vector<float> rate_;    // of each parameter, times the learning rate
-  std::vector<float> decay_;
+  torch::Tensor moments_;
+  std::unique_ptr<torch::optim::AdamW> adam_;
 };
 
-// Rises in a line over the first twentieth of the steps (at least ten), then
+// Rises linearly over the first twentieth of the steps (at least ten), then
 // falls as a cosine to a tenth.
 double LearningRateAt(double highest, int64_t step, int64_t steps);
 

@@ -1,6 +1,6 @@
 // The trainable numbers of a model: named tensors in one flat buffer.
 //
-// An optimiser, a norm or a saved state then is one pass over one array.
+// Summing gradients over ranks, or saving, is then one pass over one array.
 #ifndef LOCUS_LAB_TRAIN_PARAMETERS_H_
 #define LOCUS_LAB_TRAIN_PARAMETERS_H_
 

@@ -99,12 +99,18 @@ Position::Position(const PositionConfig& config) : config_(config) {
   }
 }
 
-std::unique_ptr<Encoding> Position::MakeForm(const PositionConfig& config,
-                                             int64_t head_dim) const {
-  return info_->example({.heads = config.heads,
-                         .head_dim = head_dim,
-                         .length = config.train_length,
-                         .options = WithDefaults(*info_, config)});
+std::unique_ptr<Encoding> Position::MakeForm(int64_t head_dim) const {
+  ExampleConfig example = Example();
+  example.head_dim = head_dim;
+  return info_->example(example);
+}
+
+ExampleConfig Position::Example() const {
+  return {.heads = config_.heads,
+          .head_dim = config_.head_dim,
+          .length = config_.train_length,
+          .options = info_ == nullptr ? config_.options
+                                      : WithDefaults(*info_, config_)};
 }
 
 void Position::FromList(const PositionConfig& config) {
@@ -114,7 +120,7 @@ void Position::FromList(const PositionConfig& config) {
     variant.options[name] = value;
   }
   config_.options = variant.options;
-  form_ = MakeForm(config_, config.head_dim);
+  form_ = MakeForm(config.head_dim);
   const Shape shape =
       Shape::SelfAttention(config.heads, config.head_dim, /*length=*/1);
   const auto& input = form_->Lower(shape).terms.input_add;
@@ -125,7 +131,7 @@ void Position::FromList(const PositionConfig& config) {
           "{} widens the input; the lab's models take mode=add only",
           config.encoding));
     }
-    form_ = MakeForm(config_, config.heads * config.head_dim);
+    form_ = MakeForm(config.heads * config.head_dim);
   }
   shared_ = in_input_ || info_->shared_by_layers;
   for (const Param& param : form_->Params()) {

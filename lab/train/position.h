@@ -41,7 +41,11 @@ class Position {
   // Layers have parameters of their own.
   bool differs_by_layer() const { return !shared_ && !trained_.empty(); }
 
-  // The file of an encoding that Python wrote, by its SHA-256; else empty.
+  // The example of the descriptor that has this form: the sizes of the model,
+  // and every option that is not the descriptor's default.
+  ExampleConfig Example() const;
+
+  // SHA-256 of the file of an encoding written in Python; otherwise empty.
   std::string FileSum() const { return scripted_ ? scripted_->sha256() : ""; }
 
   // The trainable parameters of all layers.
@@ -69,8 +73,7 @@ class Position {
 
   void FromList(const PositionConfig& config);
   void FromFile(const PositionConfig& config);
-  std::unique_ptr<Encoding> MakeForm(const PositionConfig& config,
-                                     int64_t head_dim) const;
+  std::unique_ptr<Encoding> MakeForm(int64_t head_dim) const;
   const ParamTraining& TrainingOf(const std::string& name) const;
   std::string ParameterName(int64_t layer, const std::string& name) const;
   int64_t NumCopies() const { return shared_ ? 1 : config_.layers; }

@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "lab/train/model.h"
 #include "lab/train/optimiser.h"
 #include "lab/train/pictures.h"
-#include "lab/train/state.h"
 #include "lab/train/threads.h"
 #include "locus/error.h"
 
@@ -26,7 +27,7 @@ constexpr int64_t kScoredAtOnce = 4096;
 // Enough for an interval; longer blocks of text are less like their neighbours.
 constexpr int64_t kMostScoreBlocks = 32;
 
-// Fine-tuning goes on at this share of the highest rate.
+// Fine-tuning runs at this fraction of the highest rate.
 constexpr double kFineTuneShare = 0.2;
 
 // Sequences as tensors, with the tokens that count.
@@ -83,8 +84,8 @@ void CheckSpec(const RunSpec& spec) {
 }
 
 // Everything that the run depends on.
-std::string InWords(const RunSpec& spec, const Position& position,
-                    const Corpus* corpus) {
+std::string Describe(const RunSpec& spec, const Position& position,
+                     const Corpus* corpus) {
   std::string options = position.FileSum();
   for (const auto& [name, value] : spec.options) {
     options += fmt::format(" {}={}", name, value);
@@ -116,9 +117,25 @@ ModelConfig ConfigOf(const RunSpec& spec, int64_t vocabulary) {
           .threads = spec.threads};
 }
 
-std::vector<float> Numbers(const torch::Tensor& flat) {
-  const float* data = flat.data_ptr<float>();
-  return {data, data + flat.numel()};
+using Json = nlohmann::json;
+
+// Numbers of a saved state: float32, little-endian.
+Json BytesOf(const torch::Tensor& numbers) {
+  const auto* data = static_cast<const uint8_t*>(numbers.data_ptr());
+  return Json::binary({data, data + numbers.nbytes()});
+}
+
+// The inverse, with the sizes of `like`.
+torch::Tensor NumbersOf(const Json& bytes, const torch::Tensor& like) {
+  const Json::binary_t& binary = bytes.get_binary();
+  if (binary.size() != like.nbytes()) {
+    throw Error(
+        fmt::format("the saved state has {} bytes where this run has {}",
+                    binary.size(), like.nbytes()));
+  }
+  torch::Tensor numbers = torch::empty_like(like);
+  std::memcpy(numbers.data_ptr(), binary.data(), binary.size());
+  return numbers;
 }
 
 }  // namespace
@@ -148,7 +165,7 @@ struct Run::State {
   SequenceRequest Request(int64_t length) const {
     return {.kind = spec.kind, .length = length, .corpus = corpus};
   }
-  // Tokens a step stay as many when the length changes.
+  // The number of tokens per step stays the same when the length changes.
   int64_t BatchSize() const {
     return std::max<int64_t>(spec.batch * spec.train_length / train_length, 1);
   }
@@ -162,7 +179,7 @@ struct Run::State {
   const TaskInfo& task;
   const Corpus* const corpus;
   Model model;
-  AdamW optimiser;
+  Optimiser optimiser;
   int64_t step = 0;
   bool extended = false;
   int64_t train_length;
@@ -173,7 +190,7 @@ Run::Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks) {
   CheckSpec(spec);
   SetThreads(spec.threads);
   state_ = std::make_unique<State>(spec, corpus, ranks);
-  // Whatever a step would refuse, in time.
+  // Whatever a step would refuse is refused here.
   State& s = *state_;
   if (const auto refusal =
           s.model.position().Refusal(s.model.parameters(), spec.train_length)) {
@@ -200,8 +217,8 @@ double Run::Step() {
   double totals[] = {0.0, 0.0};  // the loss, and how many ranks failed
   auto& [value, failed] = totals;
   const Attempt attempt([&] {
-    // All of it, which takes far less time than the part of a step: so no one
-    // has to ask how many tokens the others score.
+    // The whole batch, which costs little beside the step: no rank then has to
+    // ask how many tokens the others score.
     const std::vector<Sequence> whole = TrainingBatch(
         s.task, s.Request(s.train_length), s.BatchSize(), s.spec.seed, s.step);
     const std::span<const Sequence> part = std::span(whole).subspan(
@@ -229,7 +246,7 @@ double Run::Step() {
   const torch::Tensor& gradient = s.model.parameters().flat_grad();
   s.ranks.Sum(std::span(gradient.data_ptr<float>(),
                         static_cast<size_t>(gradient.numel())));
-  s.optimiser.Step(s.model.parameters(), s.LearningRate());
+  s.optimiser.Step(s.LearningRate());
   s.model.position().Project(s.model.parameters());
   ++s.step;
   return value;
@@ -245,12 +262,12 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
   if (evaluation.refused) return evaluation;
   torch::NoGradGuard no_grad;
   // Of each sequence its loss, exact answers and scored tokens. Ranks take
-  // stretches of sequences in turns. Each number is of one rank, so that the
+  // stretches of sequences round-robin. Each number comes from one rank, so the
   // sums below are the same for any number of ranks.
   const int64_t at_once = std::max<int64_t>(kScoredAtOnce / length, 1);
   const int64_t stretches = (count + at_once - 1) / at_once;
   std::vector<double> scores(static_cast<size_t>(3 * count));
-  Together(s.ranks, [&] {
+  OnAllRanks(s.ranks, [&] {
     for (int64_t n = s.ranks.rank(); n < stretches; n += s.ranks.size()) {
       const int64_t begin = n * at_once;
       const int64_t taken = std::min(at_once, count - begin);
@@ -294,44 +311,53 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
   return evaluation;
 }
 
+// CBOR (RFC 8949); the file that it goes into has the checksum.
 std::string Run::Save() const {
   const State& s = *state_;
-  return Encode({.spec = InWords(s.spec, s.model.position(), s.corpus),
-                 .step = s.step,
-                 .extended = s.extended,
-                 .train_length = s.train_length,
-                 .options = s.options,
-                 .optimiser_steps = s.optimiser.steps(),
-                 .parameters = Numbers(s.model.parameters().flat()),
-                 .mean = s.optimiser.mean(),
-                 .square = s.optimiser.square()});
+  std::string bytes;
+  Json::to_cbor({{"spec", Describe(s.spec, s.model.position(), s.corpus)},
+                 {"step", s.step},
+                 {"extended", s.extended},
+                 {"train_length", s.train_length},
+                 {"options", s.options},
+                 {"optimiser_steps", s.optimiser.steps()},
+                 {"parameters", BytesOf(s.model.parameters().flat())},
+                 {"moments", BytesOf(s.optimiser.moments())}},
+                bytes);
+  return bytes;
 }
 
 void Run::Load(std::string_view bytes) {
   State& s = *state_;
-  SavedState saved = Decode(bytes);
-  const std::string own = InWords(s.spec, s.model.position(), s.corpus);
-  if (saved.spec != own) {
-    throw Error(fmt::format(
-        "the saved state is of another run: it is of \"{}\", this is \"{}\"",
-        saved.spec, own));
-  }
-  const auto size = static_cast<size_t>(parameters());
-  if (saved.parameters.size() != size || saved.mean.size() != size ||
-      saved.square.size() != size) {
+  try {
+    const Json saved = Json::from_cbor(bytes);
+    const std::string own = Describe(s.spec, s.model.position(), s.corpus);
+    if (saved.at("spec") != own) {
+      throw Error(fmt::format(
+          "the saved state is of another run: it is of \"{}\", this is \"{}\"",
+          saved.at("spec").get<std::string>(), own));
+    }
+    const torch::Tensor& flat = s.model.parameters().flat();
+    const torch::Tensor parameters = NumbersOf(saved.at("parameters"), flat);
+    const torch::Tensor moments =
+        NumbersOf(saved.at("moments"), s.optimiser.moments());
+    auto options =
+        saved.at("options").get<std::map<std::string, std::string>>();
+    const auto step = saved.at("step").get<int64_t>();
+    const auto optimiser_steps = saved.at("optimiser_steps").get<int64_t>();
+    const auto extended = saved.at("extended").get<bool>();
+    const auto train_length = saved.at("train_length").get<int64_t>();
+    s.model.SetOptions(options);
+    flat.copy_(parameters);
+    s.optimiser.Restore(optimiser_steps, moments);
+    s.step = step;
+    s.extended = extended;
+    s.train_length = train_length;
+    s.options = std::move(options);
+  } catch (const Json::exception& e) {
     throw Error(
-        fmt::format("the saved state has {} parameters; this run has {}",
-                    saved.parameters.size(), size));
+        fmt::format("these bytes are no saved state of a run: {}", e.what()));
   }
-  s.model.SetOptions(saved.options);
-  std::copy(saved.parameters.begin(), saved.parameters.end(),
-            s.model.parameters().flat().data_ptr<float>());
-  s.optimiser.Restore(saved.optimiser_steps, std::move(saved.mean),
-                      std::move(saved.square));
-  s.step = saved.step;
-  s.extended = saved.extended;
-  s.train_length = saved.train_length;
-  s.options = std::move(saved.options);
 }
 
 void Run::Extend(const std::map<std::string, std::string>& options,
@@ -357,6 +383,16 @@ std::vector<PictureData> Run::Pictures(int64_t length) const {
   const Batch batch = ToBatch(
       ScoredSequences(s.task, s.Request(length), /*first=*/0, /*count=*/1));
   return DrawPictures(s.model, batch.tokens);
+}
+
+TrainedEncoding Run::Trained(int64_t layer) const {
+  torch::NoGradGuard no_grad;
+  const State& s = *state_;
+  const Position& position = s.model.position();
+  return {
+      .example = position.Example(),
+      .encoding =
+          position.Values(s.model.parameters(), layer, s.train_length).Build()};
 }
 
 }  // namespace locus::lab

@@ -21,6 +21,7 @@
 
 #include "lab/ranks/ranks.h"
 #include "lab/tasks/task.h"
+#include "locus/descriptor.h"
 #include "locus/error.h"
 
 namespace locus::lab {
@@ -79,6 +80,13 @@ struct PictureData {
   std::vector<std::vector<double>> values = {};  // [y][x]
 };
 
+// The encoding of a layer as training has made it, and the example of its
+// descriptor that has the same form.
+struct TrainedEncoding {
+  ExampleConfig example = {};
+  std::shared_ptr<const Encoding> encoding = {};
+};
+
 // A training loss that is no longer a number.
 class DivergedError : public Error {
  public:
@@ -89,7 +97,8 @@ class Run {
  public:
   // Throws Error if the spec cannot be served. The corpus is read by the task
   // "text"; it and the ranks must outlive the run.
-  Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks = Alone());
+  Run(const RunSpec& spec, const Corpus* corpus,
+      const Ranks& ranks = SingleProcess());
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -105,7 +114,7 @@ class Run {
   // Scores sequences of `length` that training never sees: the same ones for
   // every encoding and seed, about `tokens` tokens of them. With other ranks,
   // too, and to the same bits for any number of them.
-  // Puzzles may begin with another sequence than the first.
+  // Sequences of a synthetic task may start at `first` instead of 0.
   Evaluation Evaluate(int64_t length, int64_t tokens, int64_t first = 0) const;
 
   // Everything that the rest of the run depends on: weights, optimiser state,
@@ -123,6 +132,10 @@ class Run {
   // The encoding's tables and biases as they are now, and what each layer and
   // head attends to on one shared input of `length`.
   std::vector<PictureData> Pictures(int64_t length) const;
+
+  // The positional encoding of a layer as it is now; its parameters share the
+  // run's memory.
+  TrainedEncoding Trained(int64_t layer) const;
 
  private:
   struct State;

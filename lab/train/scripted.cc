@@ -119,9 +119,8 @@ void ScriptedEncoding::CheckHeads(int64_t heads) const {
   // Tables of keys and values may be shared by all heads.
   if (heads_ == heads || (heads_ == 1 && term_ != OffsetTerm::kBias)) return;
   throw Error(
-      fmt::format("{} is written for {} heads, and the model has {}; write it "
-                  "for these, or "
-                  "give --heads {}",
+      fmt::format("{} is written for {} heads, and the model has {}; save it "
+                  "for as many, or give --heads {}",
                   name_, heads_, heads, heads_));
 }
 

@@ -1,4 +1,4 @@
-// What a step runs on: one number of threads.
+// The number of threads that a step runs on.
 #ifndef LOCUS_LAB_TRAIN_THREADS_H_
 #define LOCUS_LAB_TRAIN_THREADS_H_
 

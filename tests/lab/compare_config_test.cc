@@ -130,8 +130,9 @@ TEST(CompareConfigTest, FileHasTheNamesOfOptions) {
   EXPECT_EQ(settings.tasks[0].learning_rate, 0.001);
   EXPECT_EQ(settings.tasks[0].lengths, (std::vector<int64_t>{8, 16}));
 
-  EXPECT_NE(ConfigComplaint(R"({"stepps": 5})").find("'stepps'; known are"),
-            std::string::npos);
+  EXPECT_NE(
+      ConfigComplaint(R"({"stepps": 5})").find("'stepps'; known settings:"),
+      std::string::npos);
   EXPECT_NE(ConfigComplaint(R"({"steps": true})").find("got true"),
             std::string::npos);
   EXPECT_NE(ConfigComplaint("{\"steps\": ").find("is not JSON"),

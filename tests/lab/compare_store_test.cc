@@ -24,7 +24,7 @@ class CompareStoreTest : public testing::Test {
 
   static std::string Complaint(const fs::path& path) {
     try {
-      ReadSealed(path);
+      ReadCheckpoint(path);
     } catch (const DamageError& e) {
       return e.what();
     }
@@ -34,16 +34,14 @@ class CompareStoreTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(CompareStoreTest, SealedFilesComeBack) {
+TEST_F(CompareStoreTest, CheckpointsComeBack) {
   const fs::path path = folder_ / "checkpoint";
-  const std::string body("\0\xff binary \n", 11);
-  WriteSealed(path, {.header = {{"step", 3}, {"x", 0.1}}, .body = body});
-  const Sealed read = ReadSealed(path);
-  EXPECT_EQ(read.header, Json({{"step", 3}, {"x", 0.1}}));
-  EXPECT_EQ(read.body, body);
-  WriteSealed(path, {.header = {{"step", 4}}, .body = ""});
-  EXPECT_EQ(ReadSealed(path).header["step"], 4);
-  EXPECT_EQ(ReadSealed(path).body, "");
+  const Json json = {
+      {"step", 3}, {"x", 0.1}, {"model", Json::binary({0, 255, ' ', '\n'})}};
+  WriteCheckpoint(path, json);
+  EXPECT_EQ(ReadCheckpoint(path), json);
+  WriteCheckpoint(path, {{"step", 4}});
+  EXPECT_EQ(ReadCheckpoint(path), Json({{"step", 4}}));
 }
 
 TEST_F(CompareStoreTest, RemovesWhatKilledProcessesLeft) {
@@ -63,7 +61,7 @@ TEST_F(CompareStoreTest, RemovesWhatKilledProcessesLeft) {
 
 TEST_F(CompareStoreTest, EveryDamageIsFound) {
   const fs::path path = folder_ / "checkpoint";
-  WriteSealed(path, {.header = {{"step", 3}}, .body = "0123456789"});
+  WriteCheckpoint(path, {{"step", 3}, {"model", "0123456789"}});
   const std::string good = ReadFile(path);
   // A bit of each byte, and each length short of the whole.
   for (size_t n = 0; n < good.size(); ++n) {

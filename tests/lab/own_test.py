@@ -196,7 +196,7 @@ class Python(Study):
             (other, "other.pt is not an encoding that", "it holds no description"),
             (str(self.folder / "absent.pt"), "cannot read the encoding"),
             (four, "four is written for 4 heads, and the model has 2", "--heads 4"),
-            (taken, "rope.pt has the name of an encoding of the list"),
+            (taken, "rope.pt has the name of a built-in encoding"),
         ]:
             self.fails(self.options(more=("--encodings", path, *QUICK)), *parts)
         self.assertFalse((self.folder / "results").exists())

@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lab/ranks/mpi.h"
 #include "lab/train/model.h"
 #include "lab/train/run.h"
-#include "lab/train/state.h"
 #include "locus/error.h"
 
 namespace locus::lab {
@@ -46,12 +47,16 @@ RunSpec Small(const std::string& task, const std::string& encoding) {
   return spec;
 }
 
-// The optimiser's mean after a first step is the clipped gradient, times a
-// constant.
+// The optimiser's mean after a first step, the first row of its moments, is the
+// clipped gradient times a constant.
 std::vector<float> FirstGradient(const RunSpec& spec, const Ranks& ranks) {
   LabRun run(spec, &Text(), ranks);
   run.Step();
-  return Decode(run.Save()).mean;
+  const auto bytes =
+      nlohmann::json::from_cbor(run.Save()).at("moments").get_binary();
+  std::vector<float> mean(static_cast<size_t>(run.parameters()));
+  std::memcpy(mean.data(), bytes.data(), mean.size() * sizeof(float));
+  return mean;
 }
 
 // Sizes of the parameters, in the order of the gradient.
@@ -89,7 +94,7 @@ class TrainingTest
 // that the gradient passes through.
 TEST_P(TrainingTest, FirstGradientIsThatOfOneProcess) {
   const RunSpec spec = Spec();
-  const std::vector<float> alone = FirstGradient(spec, Alone());
+  const std::vector<float> alone = FirstGradient(spec, SingleProcess());
   const std::vector<float> shared = FirstGradient(spec, ranks_);
   ASSERT_EQ(alone.size(), shared.size());
   const double tolerance =
@@ -188,20 +193,20 @@ TEST_F(RanksTest, WhatOneFindsWrongAllThrow) {
     if (ranks_.rank() == last) throw Error("no more tea");
   };
   if (ranks_.rank() == last) {
-    EXPECT_THROW(Together(ranks_, work), Error);
+    EXPECT_THROW(OnAllRanks(ranks_, work), Error);
   } else {
     try {
-      Together(ranks_, work);
+      OnAllRanks(ranks_, work);
       ADD_FAILURE() << "the others went on";
     } catch (const RankFailed& e) {
       EXPECT_EQ(e.what(), "rank " + std::to_string(last) + ": no more tea");
     }
   }
-  EXPECT_NO_THROW(Together(ranks_, [] {}));
+  EXPECT_NO_THROW(OnAllRanks(ranks_, [] {}));
   EXPECT_TRUE(ranks_.Any(ranks_.rank() == last));
   EXPECT_FALSE(ranks_.Any(false));
   EXPECT_EQ(ranks_.FromFirst(std::to_string(ranks_.rank())), "0");
-  EXPECT_EQ(OnFirst(ranks_, [&] { return 40 + ranks_.rank(); }), 40);
+  EXPECT_EQ(OnFirstRank(ranks_, [&] { return 40 + ranks_.rank(); }), 40);
 }
 
 }  // namespace

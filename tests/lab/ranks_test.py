@@ -37,7 +37,7 @@ class Ranked(compare_case.Study):
     """A folder of its own, and jobs of mpirun."""
 
     def arguments(self, out="results", steps=20, more=(), batch=10):
-        """Ten sequences a step: uneven on 3 and 4 ranks."""
+        """Ten sequences per step: uneven on 3 and 4 ranks."""
         return self.options(out=out, steps=steps, more=more, jobs=1, batch=batch)
 
     def job(self, ranks, arguments, program=(COMPARE,)):
@@ -242,7 +242,7 @@ class Usage(Ranked):
         self.fails_once(
             3,
             self.arguments(more=PLAIN, batch=2),
-            "3 ranks cannot share the 2 sequences of a step of task text",
+            "3 ranks cannot share the 2 sequences per step of task text",
             "start at most 2",
         )
         self.assertFalse((self.folder / "results" / "study.json").exists())
