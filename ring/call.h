@@ -88,7 +88,7 @@ struct Call {
   std::vector<std::vector<Piece>> queries = {};  // by rank
   std::vector<std::vector<Piece>> keys = {};
   std::vector<int64_t> key_counts = {};  // tokens, by rank
-  std::vector<int> hops = {};  // ranks that a block goes on, by its owner
+  std::vector<int> hops = {};  // how many ranks a block travels on, by owner
   Shape shape = {};            // of the whole; has the heads and their sizes
   Terms terms = {};
 

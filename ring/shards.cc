@@ -6,7 +6,7 @@
 
 #include "locus/error.h"
 #include "locus/ring.h"
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {
@@ -32,9 +32,10 @@ Sharding FindSharding(std::string_view name) {
   for (size_t n = 0; n < kNames.size(); ++n) {
     if (kNames.at(n) == name) return static_cast<Sharding>(n);
   }
-  throw Error(fmt::format(
-      "there is no sharding '{}'; known are contiguous, zigzag, round-robin",
-      name));
+  throw Error(
+      fmt::format("there is no sharding '{}'; known values: contiguous, "
+                  "zigzag, round-robin",
+                  name));
 }
 
 std::vector<Chunk> Shard(Sharding sharding, int64_t length, int rank,

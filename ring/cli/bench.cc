@@ -1,4 +1,4 @@
-// locus ring bench: time, bytes moved, overlap, memory a rank, and efficiency
+// locus ring bench: time, bytes moved, overlap, memory per rank, and efficiency
 // from 1 to n ranks, all in one run.
 //
 // Rows come in rounds: each round runs every number of ranks once, so that a
@@ -18,11 +18,11 @@
 
 #include "locus/simd.h"
 #include "locus/version.h"
+#include "ring/agreement/metadata.h"
+#include "ring/attention/pairs.h"
+#include "ring/blocks/kv_ring.h"
 #include "ring/cli/case.h"
 #include "ring/cli/session.h"
-#include "ring/kv_ring.h"
-#include "ring/metadata.h"
-#include "ring/pairs.h"
 
 namespace locus::ring {
 namespace {
@@ -51,8 +51,8 @@ class FirstRanks {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-// mpirun ties a rank to a core. Then one process could not use them all, and
-// the comparison with it would be unfair.
+// mpirun binds each rank to a core. Then one process could not use them all,
+// and the comparison with it would be unfair.
 void UseEveryCore() {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -265,7 +265,7 @@ std::vector<Row> Rows(const Case& c, const BenchArgs& args, int size) {
   return rows;
 }
 
-// The speed of a row over that of another.
+// The speed of one row over that of another.
 double SpeedOver(const Row& row, const Row& other) {
   return other.best.seconds / row.best.seconds;
 }

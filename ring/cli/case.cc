@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {
@@ -51,11 +51,11 @@ void CaseArgs::AddTo(CLI::App& command) {
   };
   add("--heads", heads, "query heads");
   add("--kv-heads", kv_heads, "key heads; as many as query heads if not given");
-  add("--dim", dim, "channels of a head");
+  add("--dim", dim, "channels per head");
   add("--length", length, "tokens of the whole sequence");
   add("--window", window, "how many tokens back a query sees");
   add("--dtype", dtype, "f32, bf16 or f16");
-  add("--threads", threads, "threads a rank");
+  add("--threads", threads, "threads per rank");
   add("--seed", seed, "seed of the numbers");
   add("--deadline", deadline, "seconds to wait for another rank; default 300");
   add("--save", save, "write the results to this file as JSON");

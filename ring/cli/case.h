@@ -28,7 +28,7 @@ struct CaseArgs {
   bool json = false;
 
   void AddTo(CLI::App& command);
-  // Throws Error for a text that is no time.
+  // Throws Error if the string is not a time.
   double DeadlineSeconds() const;
 };
 

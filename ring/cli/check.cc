@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ring/agree.h"
+#include "ring/agreement/agree.h"
+#include "ring/blocks/views.h"
 #include "ring/cli/case.h"
 #include "ring/cli/operands.h"
 #include "ring/cli/session.h"
-#include "ring/views.h"
 
 namespace locus::ring {
 namespace {
@@ -219,7 +219,7 @@ cli::Json ToJson(const Row& row) {
   return json;
 }
 
-// A line an encoding, and one for each comparison that failed.
+// One line per encoding, and one per comparison that failed.
 std::string Table(const std::vector<Row>& rows) {
   std::string text = fmt::format("{:<18}{:>12}{:>22}\n", "encoding",
                                  "comparisons", "largest / tolerance");

@@ -7,7 +7,7 @@
 
 #include "locus/files.h"
 #include "locus/text.h"
-#include "ring/agree.h"
+#include "ring/agreement/agree.h"
 #include "ring/cli/case.h"
 #include "ring/cli/session.h"
 
@@ -44,14 +44,14 @@ int Start(int argc, char** argv) {
       ->delimiter(',');
   checks->add_option(
       "--sample", check.sample,
-      "compare so many queries a rank, forward alone, without ever holding "
+      "compare so many queries per rank, forward alone, without ever holding "
       "the whole sequence");
   checks->add_flag("--operands", check.operands,
                    "also bring sinks, a bias per key and per pair, a mask, a "
                    "prefix and dropout");
   check.common.AddTo(*checks);
   CLI::App* benches = app.add_subcommand(
-      "bench", "time, bytes moved, overlap, memory a rank, efficiency");
+      "bench", "time, bytes moved, overlap, memory per rank, efficiency");
   benches->add_option("encoding", bench.encoding, "name of an encoding")
       ->capture_default_str();
   benches

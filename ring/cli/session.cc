@@ -14,7 +14,7 @@
 
 #include "cli/app.h"
 #include "cli/complain.h"
-#include "ring/agree.h"
+#include "ring/agreement/agree.h"
 
 namespace locus::ring {
 namespace {

@@ -226,7 +226,7 @@ TEST(RingGroupTest, ShardsOfTheWrongSize) {
 TEST(RingGroupTest, UnknownSharding) {
   EXPECT_NE(ErrorOf([] {
               ring::FindSharding("spiral");
-            }).find("no sharding 'spiral'; known are contiguous"),
+            }).find("no sharding 'spiral'; known values: contiguous"),
             std::string::npos);
 }
 

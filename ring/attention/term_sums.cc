@@ -1,4 +1,4 @@
-#include "ring/term_sums.h"
+#include "ring/attention/term_sums.h"
 
 #include <type_traits>
 #include <variant>

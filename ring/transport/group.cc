@@ -7,7 +7,7 @@
 
 #include "locus/error.h"
 #include "locus/ring_group.h"
-#include "ring/transfer.h"
+#include "ring/transport/transfer.h"
 
 namespace locus::ring {
 namespace {

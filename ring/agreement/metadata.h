@@ -1,6 +1,6 @@
-// What the ranks tell each other before the first block travels.
-#ifndef LOCUS_RING_METADATA_H_
-#define LOCUS_RING_METADATA_H_
+// What the ranks exchange before the first block travels.
+#ifndef LOCUS_RING_AGREEMENT_METADATA_H_
+#define LOCUS_RING_AGREEMENT_METADATA_H_
 
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace locus::ring {
 
-// What one rank brings to a call.
+// What one rank passes to a call.
 struct RankInputs {
   const Tensor& q;
   const Tensor& k;
@@ -17,7 +17,7 @@ struct RankInputs {
   const Encoding& encoding;
   const Options& options;
   Pass pass = Pass::kForward;
-  std::string problem = {};  // that the caller found with them; "": none
+  std::string problem = {};  // found by the caller; "": none
 };
 
 // Collective. Throws the same Error on every rank if they disagree, or if one
@@ -26,4 +26,4 @@ Call ExchangeMetadata(const Group& group, const RankInputs& inputs);
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_METADATA_H_
+#endif  // LOCUS_RING_AGREEMENT_METADATA_H_

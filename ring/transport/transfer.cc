@@ -1,4 +1,4 @@
-#include "ring/transfer.h"
+#include "ring/transport/transfer.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ void CheckMpi(int code, std::string_view what) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   throw LostRank(
-      fmt::format("{} failed: {}; the ranks must be started anew", what,
+      fmt::format("{} failed: {}; restart the ranks", what,
                   std::string_view(text.data(), static_cast<size_t>(length))));
 }
 

@@ -1,4 +1,4 @@
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 #include <cstring>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "ring/kv_ring.h"
+#include "ring/blocks/kv_ring.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
-#include "ring/operands.h"
+#include "ring/blocks/operands.h"
 
 #include <algorithm>
 
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {

@@ -10,11 +10,11 @@
 #include <cmath>
 
 #include "locus/error.h"
-#include "ring/grad_ring.h"
-#include "ring/metadata.h"
-#include "ring/pairs.h"
-#include "ring/term_sums.h"
-#include "ring/views.h"
+#include "ring/agreement/metadata.h"
+#include "ring/attention/pairs.h"
+#include "ring/attention/term_sums.h"
+#include "ring/blocks/grad_ring.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {

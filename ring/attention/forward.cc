@@ -1,21 +1,21 @@
-// Forward: partial results of each pair of pieces, joined by lse. Sinks join
-// once, when all keys have passed.
+// Forward: partial results of each pair of pieces, merged by lse. Sinks are
+// merged once, when all keys have passed.
 #include <algorithm>
 #include <cmath>
 #include <future>
 #include <limits>
 
 #include "locus/threads.h"
-#include "ring/kv_ring.h"
-#include "ring/metadata.h"
-#include "ring/pairs.h"
-#include "ring/views.h"
+#include "ring/agreement/metadata.h"
+#include "ring/attention/pairs.h"
+#include "ring/blocks/kv_ring.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {
 
 // Zeros and lse = -inf: what a query gives that sees no key.
-AttentionResult Nothing(const Call& call) {
+AttentionResult EmptyResult(const Call& call) {
   const int64_t heads = call.shape.q_heads;
   AttentionResult result{
       .out = Tensor::Zeros(DType::kF32,
@@ -26,9 +26,9 @@ AttentionResult Nothing(const Call& call) {
   return result;
 }
 
-// Joins what some rows saw to what they saw before.
-void JoinRows(const AttentionResult& part, const Chunk& rows,
-              AttentionResult& whole) {
+// Merges a partial result of some rows into the whole.
+void MergeRows(const AttentionResult& part, const Chunk& rows,
+               AttentionResult& whole) {
   AttentionResult before{.out = TokensOf(whole.out, rows),
                          .lse = TokensOf(whole.lse, rows)};
   const AttentionResult both = Merge(before, part);
@@ -36,10 +36,10 @@ void JoinRows(const AttentionResult& part, const Chunk& rows,
   CopyTokens(both.lse, before.lse);
 }
 
-// The same on several threads, a stretch of rows each: the engine alone would
-// leave this to one.
-void Join(const AttentionResult& part, const Chunk& rows, int threads,
-          AttentionResult& whole) {
+// The same on several threads, each with a range of rows: Merge runs on one
+// thread for so few.
+void MergeInParallel(const AttentionResult& part, const Chunk& rows,
+                     int threads, AttentionResult& whole) {
   // Below this, starting a thread takes longer than the work.
   constexpr int64_t kRowsPerThread = 256;
   const int64_t wanted = threads > 0 ? threads : UsableCpus();
@@ -49,15 +49,15 @@ void Join(const AttentionResult& part, const Chunk& rows, int threads,
   for (int64_t n = workers; n-- > 0;) {
     const int64_t begin = rows.count * n / workers;
     const int64_t count = rows.count * (n + 1) / workers - begin;
-    const auto join = [&part, &rows, &whole, begin, count] {
+    const auto merge = [&part, &rows, &whole, begin, count] {
       const Chunk some{.first = begin, .count = count};
-      JoinRows({TokensOf(part.out, some), TokensOf(part.lse, some)},
-               {.first = rows.first + begin, .count = count}, whole);
+      MergeRows({TokensOf(part.out, some), TokensOf(part.lse, some)},
+                {.first = rows.first + begin, .count = count}, whole);
     };
     if (n > 0) {
-      others.push_back(std::async(std::launch::async, join));
+      others.push_back(std::async(std::launch::async, merge));
     } else {
-      join();
+      merge();
     }
   }
   for (std::future<void>& other : others) other.get();
@@ -129,7 +129,7 @@ AttentionResult Attention(MPI_Comm comm, const Tensor& q, const Tensor& k,
       {.q = q, .k = k, .v = v, .encoding = encoding, .options = options});
   const Neighbours ring{.rank = group.rank(), .size = group.size()};
   const std::vector<QueryPiece> queries = QueryPieces(call, ring.rank, q, o);
-  AttentionResult result = Nothing(call);
+  AttentionResult result = EmptyResult(call);
   Weights weights(call, o.return_weights);
   Stats stats;
   AsyncTransport transport(group);
@@ -143,7 +143,7 @@ AttentionResult Attention(MPI_Comm comm, const Tensor& q, const Tensor& k,
           stats, [&](const QueryPiece& rows, const KeyPiece& keys) {
             const AttentionResult part = locus::Attention(
                 rows.q, keys.k, keys.v, call.terms, PairOptions(o, rows, keys));
-            Join(part, rows.rows, o.threads, result);
+            MergeInParallel(part, rows.rows, o.threads, result);
             weights.Add(part, rows.rows, keys.tokens);
           });
     }

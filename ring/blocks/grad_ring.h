@@ -1,8 +1,8 @@
 // Gradients of keys, on their way around the ring behind the blocks.
-#ifndef LOCUS_RING_GRAD_RING_H_
-#define LOCUS_RING_GRAD_RING_H_
+#ifndef LOCUS_RING_BLOCKS_GRAD_RING_H_
+#define LOCUS_RING_BLOCKS_GRAD_RING_H_
 
-#include "ring/kv_ring.h"
+#include "ring/blocks/kv_ring.h"
 
 namespace locus::ring {
 
@@ -56,4 +56,4 @@ class GradRing {
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_GRAD_RING_H_
+#endif  // LOCUS_RING_BLOCKS_GRAD_RING_H_

@@ -1,7 +1,7 @@
 // Which tokens each rank holds, and what is known of them: the extreme
 // positions and segments of each stretch.
-#ifndef LOCUS_RING_PIECES_H_
-#define LOCUS_RING_PIECES_H_
+#ifndef LOCUS_RING_AGREEMENT_PIECES_H_
+#define LOCUS_RING_AGREEMENT_PIECES_H_
 
 #include <span>
 #include <string_view>
@@ -14,7 +14,7 @@ namespace locus::ring {
 using PiecesByRank = std::vector<std::vector<Piece>>;
 
 // Those of every rank, given how many tokens each holds. Throws Error if the
-// sharding gives it other numbers. `what` are they, for the message.
+// sharding gives it other numbers. `what` names them in the message.
 PiecesByRank MakePieces(std::string_view what,
                         const std::vector<int64_t>& lengths, Sharding sharding);
 
@@ -47,4 +47,4 @@ int64_t Total(const std::vector<int64_t>& lengths);
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_PIECES_H_
+#endif  // LOCUS_RING_AGREEMENT_PIECES_H_

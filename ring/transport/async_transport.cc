@@ -1,4 +1,4 @@
-#include "ring/async_transport.h"
+#include "ring/transport/async_transport.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // A call with the two extreme tokens of each sequence alone: it has the shape
 // of the whole call, of which no rank has all tokens.
-#ifndef LOCUS_RING_EXTREME_CALL_H_
-#define LOCUS_RING_EXTREME_CALL_H_
+#ifndef LOCUS_RING_AGREEMENT_EXTREME_CALL_H_
+#define LOCUS_RING_AGREEMENT_EXTREME_CALL_H_
 
 #include <vector>
 
@@ -26,10 +26,10 @@ class ExtremeCall {
  private:
   std::vector<int64_t> q_positions_, k_positions_, key_lengths_,
       prefix_lengths_;
-  Tensor q_, k_, v_;  // nobody reads them
+  Tensor q_, k_, v_;  // never read
   AttentionOptions options_;
 };
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_EXTREME_CALL_H_
+#endif  // LOCUS_RING_AGREEMENT_EXTREME_CALL_H_

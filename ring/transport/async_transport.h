@@ -1,12 +1,12 @@
 // Moves messages while the caller computes.
 //
 // MPI works on a message only while some thread is inside MPI. A thread of the
-// transport looks in at short intervals, so that blocks travel during the long
-// calls of the engine. Thread and caller take turns by a mutex: MPI needs
+// transport polls at short intervals, so that blocks travel during the long
+// calls of the engine. A mutex serialises thread and caller: MPI needs
 // MPI_THREAD_SERIALIZED. With less, there is no thread, and messages move in
 // Wait alone.
-#ifndef LOCUS_RING_ASYNC_TRANSPORT_H_
-#define LOCUS_RING_ASYNC_TRANSPORT_H_
+#ifndef LOCUS_RING_TRANSPORT_ASYNC_TRANSPORT_H_
+#define LOCUS_RING_TRANSPORT_ASYNC_TRANSPORT_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "locus/ring_group.h"
-#include "ring/transfer.h"
+#include "ring/transport/transfer.h"
 
 namespace locus::ring {
 
@@ -42,7 +42,8 @@ class AsyncTransport {
 
   Request Send(const Message& message, int to, int tag);
   Request Receive(const Message& message, int from, int tag);
-  // Until it is over; a null request is. Throws LostRank past the deadline.
+  // Returns when the request is complete; a null request is. Throws LostRank
+  // past the deadline.
   void Wait(const Request& request, std::string_view what);
 
   // Ends the thread: MPI is the caller's alone again.
@@ -69,4 +70,4 @@ class AsyncTransport {
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_ASYNC_TRANSPORT_H_
+#endif  // LOCUS_RING_TRANSPORT_ASYNC_TRANSPORT_H_

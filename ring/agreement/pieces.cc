@@ -1,4 +1,4 @@
-#include "ring/pieces.h"
+#include "ring/agreement/pieces.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "locus/error.h"
-#include "ring/agree.h"
+#include "ring/agreement/agree.h"
 
 namespace locus::ring {
 namespace {

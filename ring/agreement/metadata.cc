@@ -1,4 +1,4 @@
-#include "ring/metadata.h"
+#include "ring/agreement/metadata.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 
 #include "locus/error.h"
 #include "locus/rotary.h"
-#include "ring/agree.h"
-#include "ring/extreme_call.h"
-#include "ring/pieces.h"
-#include "ring/terms_id.h"
+#include "ring/agreement/agree.h"
+#include "ring/agreement/extreme_call.h"
+#include "ring/agreement/pieces.h"
+#include "ring/agreement/terms_id.h"
 
 namespace locus::ring {
 namespace {

@@ -1,13 +1,13 @@
 // What the engine is given: a piece of queries and a piece of keys, as float32,
 // with their positions.
-#ifndef LOCUS_RING_OPERANDS_H_
-#define LOCUS_RING_OPERANDS_H_
+#ifndef LOCUS_RING_BLOCKS_OPERANDS_H_
+#define LOCUS_RING_BLOCKS_OPERANDS_H_
 
 #include <memory>
 #include <vector>
 
-#include "ring/async_transport.h"
 #include "ring/call.h"
+#include "ring/transport/async_transport.h"
 
 namespace locus::ring {
 
@@ -29,7 +29,7 @@ std::shared_ptr<Block> OwnBlock(const Call& call, int rank, const Tensor& k,
 // Room for the block of `owner`.
 std::shared_ptr<Block> EmptyBlock(const Call& call, int owner, DType dtype);
 Message ToMessage(const std::shared_ptr<Block>& block);
-// Contiguous tensors that travel together; absent ones stay away.
+// Contiguous tensors that travel together; absent ones are left out.
 Message ToMessage(const std::vector<Tensor>& tensors);
 
 // `rows` are their place among the rank's tokens, or the block's, and `tokens`
@@ -76,4 +76,4 @@ AttentionOptions PairOptions(const AttentionOptions& options,
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_OPERANDS_H_
+#endif  // LOCUS_RING_BLOCKS_OPERANDS_H_

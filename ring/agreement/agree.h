@@ -1,6 +1,6 @@
-// Ranks say what they bring; all of them find the same first difference.
-#ifndef LOCUS_RING_AGREE_H_
-#define LOCUS_RING_AGREE_H_
+// Ranks compare their arguments; all of them find the same first difference.
+#ifndef LOCUS_RING_AGREEMENT_AGREE_H_
+#define LOCUS_RING_AGREEMENT_AGREE_H_
 
 #include <span>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace locus::ring {
 
-// One thing that must be the same on every rank. A rank without an opinion (it
+// One thing that must be the same on every rank. A rank that cannot tell (it
 // holds no tokens) leaves the value empty.
 struct Field {
   std::string label = {};
@@ -18,8 +18,8 @@ struct Field {
 };
 
 // Throws the same Error on every rank if one of them brings an error of its
-// own (not empty), or two bring different values. An error of one rank is said
-// with its number. Returns the values agreed on.
+// own (not empty), or two bring different values. An error of one rank is
+// prefixed with its number. Returns the values agreed on.
 std::vector<Field> Agree(const Group& group, const std::string& error,
                          const std::vector<Field>& mine);
 
@@ -29,4 +29,4 @@ std::vector<std::vector<int64_t>> GatherNumbers(const Group& group,
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_AGREE_H_
+#endif  // LOCUS_RING_AGREEMENT_AGREE_H_

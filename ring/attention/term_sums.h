@@ -1,6 +1,6 @@
 // Gradients of terms, added up over the pairs of pieces.
-#ifndef LOCUS_RING_TERM_SUMS_H_
-#define LOCUS_RING_TERM_SUMS_H_
+#ifndef LOCUS_RING_ATTENTION_TERM_SUMS_H_
+#define LOCUS_RING_ATTENTION_TERM_SUMS_H_
 
 #include "locus/terms.h"
 
@@ -11,4 +11,4 @@ void Add(const TermGrads& from, TermGrads& to);
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_TERM_SUMS_H_
+#endif  // LOCUS_RING_ATTENTION_TERM_SUMS_H_

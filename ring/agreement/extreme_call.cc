@@ -1,4 +1,4 @@
-#include "ring/extreme_call.h"
+#include "ring/agreement/extreme_call.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 // Views of some tokens of a tensor [B, H, L, D], and copies between them.
-#ifndef LOCUS_RING_VIEWS_H_
-#define LOCUS_RING_VIEWS_H_
+#ifndef LOCUS_RING_BLOCKS_VIEWS_H_
+#define LOCUS_RING_BLOCKS_VIEWS_H_
 
 #include <cstddef>
 
@@ -41,4 +41,4 @@ void AddTo(const Tensor& from, Tensor to);
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_VIEWS_H_
+#endif  // LOCUS_RING_BLOCKS_VIEWS_H_

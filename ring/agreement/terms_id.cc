@@ -1,11 +1,11 @@
-#include "ring/terms_id.h"
+#include "ring/agreement/terms_id.h"
 
 #include <bit>
 #include <concepts>
 #include <cstring>
 #include <string_view>
 
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {

@@ -1,8 +1,8 @@
-#include "ring/grad_ring.h"
+#include "ring/blocks/grad_ring.h"
 
 #include <fmt/format.h>
 
-#include "ring/views.h"
+#include "ring/blocks/views.h"
 
 namespace locus::ring {
 namespace {

@@ -1,17 +1,17 @@
-// What both passes share: pairs of pieces, and the account of a call.
-#ifndef LOCUS_RING_PAIRS_H_
-#define LOCUS_RING_PAIRS_H_
+// What both passes share: pairs of pieces, and the statistics of a call.
+#ifndef LOCUS_RING_ATTENTION_PAIRS_H_
+#define LOCUS_RING_ATTENTION_PAIRS_H_
 
 #include <chrono>
 #include <optional>
 #include <vector>
 
-#include "ring/async_transport.h"
-#include "ring/operands.h"
+#include "ring/blocks/operands.h"
+#include "ring/transport/async_transport.h"
 
 namespace locus::ring {
 
-// Adds the seconds of its life to `total`.
+// Adds its lifetime in seconds to `total`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& total) : total_(total) {}
@@ -28,8 +28,8 @@ class Stopwatch {
 };
 
 // Calls f(queries, keys) for every piece of queries and every one of `pieces`,
-// of the block's keys, of which one may see the other, cut to what is seen.
-// Counts both kinds.
+// of the block's keys, that may see each other, trimmed to what is
+// visible. Counts computed and skipped pairs.
 template <typename F>
 void ForEachPair(const Call& call, const std::vector<QueryPiece>& queries,
                  const Block& block, const std::vector<Piece>& pieces,
@@ -62,4 +62,4 @@ inline void Report(const AsyncTransport& transport, Stats stats,
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_PAIRS_H_
+#endif  // LOCUS_RING_ATTENTION_PAIRS_H_

@@ -1,4 +1,4 @@
-#include "ring/agree.h"
+#include "ring/agreement/agree.h"
 
 #include <fmt/format.h>
 

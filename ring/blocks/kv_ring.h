@@ -1,14 +1,14 @@
 // The blocks of keys and values, one after the other, as they come around.
 //
 // At step t a rank holds the block of rank - t. It sends it on and receives the
-// next while the caller computes. A block goes no further than the last rank
-// that needs it, so a rank waits for nothing that no one needs.
-#ifndef LOCUS_RING_KV_RING_H_
-#define LOCUS_RING_KV_RING_H_
+// next while the caller computes. A block travels no further than the last
+// rank that needs it, so no rank waits for a block that nobody needs.
+#ifndef LOCUS_RING_BLOCKS_KV_RING_H_
+#define LOCUS_RING_BLOCKS_KV_RING_H_
 
 #include <memory>
 
-#include "ring/operands.h"
+#include "ring/blocks/operands.h"
 
 namespace locus::ring {
 
@@ -54,4 +54,4 @@ class KvRing {
 
 }  // namespace locus::ring
 
-#endif  // LOCUS_RING_KV_RING_H_
+#endif  // LOCUS_RING_BLOCKS_KV_RING_H_
