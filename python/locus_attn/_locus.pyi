@@ -334,7 +334,7 @@ class RopeLearned(Encoding):
     """
     RoPE with a trained exponent per pair: pair p turns by pos * base^(-2p / rotary_dim) * exp(alpha[p]).
 
-    alpha [rotary_dim / 2]: the first rotary_dim channels rotate; zeros are ordinary RoPE.
+    alpha [[heads,] rotary_dim / 2]: the first rotary_dim channels rotate; zeros are ordinary RoPE; heads are key heads.
     layout: which channels make a pair: "interleaved" (2i, 2i + 1) or "halves" (i, i + rotary_dim / 2).
     base: of the frequencies base^(-2i / dim).
     """
@@ -362,7 +362,7 @@ class RopeMixed(Encoding):
     """
     Heo et al. (2024): over a 2-D grid, pair p turns by y * theta[p, 0] + x * theta[p, 1].
 
-    theta [rotary_dim / 2, 2]: radians per row and per column, shared by the heads: the first rotary_dim channels rotate.
+    theta [[heads,] rotary_dim / 2, 2]: radians per row and per column, shared by the heads or of each key head: the first rotary_dim channels rotate.
     layout: which channels make a pair: "interleaved" (2i, 2i + 1) or "halves" (i, i + rotary_dim / 2).
     width: of the grid: positions are raster indices prefix + y * width + x.
     prefix: tokens before the grid, such as [CLS], which are not rotated.
@@ -418,7 +418,7 @@ class Terms(Encoding):
     Every array is optional, shared and not copied, and has its gradient in the d_params of attention_backward under its own name. An axis of heads may be missing or 1: then all heads share the rows.
 
     scale: of the dot products, unless the call gives one; None is 1 / sqrt(D). scale_rows g [heads, positions].
-    theta [pairs] or [pairs, axes]: radians per position by which pairs of channels rotate. layout: "interleaved" or "halves", without a default. rotation: a dict of first_channel, axis [pairs], axes (a list of (divisor, modulus, offset): a coordinate is position / divisor % modulus + offset), origin, packed_from, log_decay [pairs], gain and angles ("exact" or "float32").
+    theta [pairs], [pairs, axes] or [heads, pairs, axes], which is for each key head: radians per position by which pairs of channels rotate. layout: "interleaved" or "halves", without a default. rotation: a dict of first_channel, axis [pairs], axes (a list of (divisor, modulus, offset): a coordinate is position / divisor % modulus + offset), origin, packed_from, log_decay [pairs], gain and angles ("exact" or "float32").
     q_rows a, k_rows c [heads, positions, E]: more channels of the dot product.
     q_table Tq, k_table Tk [heads, rows, D], v_table Tv [heads, rows, Dv], bias B [heads, rows]: by offset.
     slopes, future_slopes [heads]: B = -slope |m - n|, as ALiBi.

@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "compute.h"
+#include "locus/rotary.h"
 #include "memory.h"
 #include "numbers.h"
 #include "signature.h"

@@ -4,7 +4,10 @@
 
 #include <nanobind/nanobind.h>
 
-#include "locus/locus.h"
+#include "locus/encodings/alibi.h"
+#include "locus/encodings/learned.h"
+#include "locus/encodings/rope.h"
+#include "locus/encodings/transformer_xl.h"
 
 namespace locus::python {
 

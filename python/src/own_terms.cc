@@ -60,7 +60,10 @@ void CheckRanks(const OwnArrays& a) {
   CheckRank("input_add", a.input_add, "[positions, model_dim]", 2, false);
   CheckRank("scale_rows", a.scale_rows, "[positions] or [heads, positions]", 2,
             true);
-  CheckRank("theta", a.theta, "[pairs] or [pairs, axes]", 2, true);
+  if (a.theta.defined() && a.theta.rank() != 1) {
+    CheckRank("theta", a.theta,
+              "[pairs], [pairs, axes] or [heads, pairs, axes]", 3, true);
+  }
   const char* rows = "[positions, E] or [heads, positions, E]";
   CheckRank("q_rows", a.q_rows, rows, 3, true);
   CheckRank("k_rows", a.k_rows, rows, 3, true);
@@ -150,6 +153,7 @@ void CheckRotation(const Rotation& rotation, bool values) {
   }
   Shape shape;
   shape.head_dim = rotation.first_channel + rotation.rotary_dim;
+  shape.q_heads = shape.kv_heads = rotation.heads;
   if (values) {
     shape.value_dim = shape.head_dim;
     Validate({.rotate_values = ValueRotation{rotation}}, shape);
@@ -160,7 +164,8 @@ void CheckRotation(const Rotation& rotation, bool values) {
 
 // The rotation with its frequencies.
 Rotation RotationBy(const Tensor& theta, Rotation rotation) {
-  rotation.rotary_dim = 2 * theta.size(0);
+  rotation.rotary_dim = 2 * theta.size(theta.rank() == 3 ? 1 : 0);
+  rotation.heads = theta.rank() == 3 ? theta.size(0) : 1;
   rotation.theta = theta.ToVector();
   rotation.trains = true;
   return rotation;
@@ -192,8 +197,9 @@ OwnTerms::OwnTerms(OwnArrays arrays, OwnSettings settings)
   CheckRanks(arrays_);
   CheckTogether(arrays_, settings_);
   if (arrays_.theta.defined()) {
-    const int64_t axes = arrays_.theta.rank() == 2 ? arrays_.theta.size(1) : 1;
-    if (arrays_.theta.rank() == 2 && axes != settings_.rotation.NumAxes()) {
+    const bool by_axis = arrays_.theta.rank() > 1;
+    const int64_t axes = by_axis ? arrays_.theta.size(-1) : 1;
+    if (by_axis && axes != settings_.rotation.NumAxes()) {
       throw Error("theta " + arrays_.theta.Describe() +
                   " has frequencies for " + std::to_string(axes) +
                   " axes, and the rotation has " +

@@ -21,7 +21,7 @@ namespace locus::python {
 struct OwnArrays {
   Tensor input_add = {};         // [positions, model_dim]
   Tensor scale_rows = {};        // [heads or 1, positions]
-  Tensor theta = {};             // [pairs] or [pairs, axes]
+  Tensor theta = {};             // [pairs] or [[heads,] pairs, axes]
   Tensor q_rows = {};            // [heads or 1, positions, E]
   Tensor k_rows = {};            // [heads or 1, positions, E]
   Tensor q_table = {};           // [heads or 1, rows, D]

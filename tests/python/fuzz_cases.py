@@ -485,9 +485,9 @@ CLASSES = {
     "Sandwich": [_word(2), _word(32), _word(1000.0)],
     "SwinBias": [_table(7 * 9, 2), _word(4), _word(5)],
     "Rope": [_word(8), _word("halves", "interleaved"), _word(100.0), _word(None, 4)],
-    "RopeLearned": [_table(4), _word("halves", "interleaved"), _word(100.0)],
+    "RopeLearned": [_table(2, 4), _word("halves", "interleaved"), _word(100.0)],
     "Rope2D": [_word(8), _word("halves"), _word(5)],
-    "RopeMixed": [_table(4, 2), _word("halves"), _word(5), _word(0, 1)],
+    "RopeMixed": [_table(2, 4, 2), _word("halves"), _word(5), _word(0, 1)],
     "MRope": [_word(8), _word("halves"), _word([2, 1, 1], (1, 1, 2))],
     "XPos": [_word(8), _word("halves")],
 }

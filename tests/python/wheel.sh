@@ -36,6 +36,11 @@ cp "$repository/tests/python/use_wheel.py" "$work"
 cd "$work"
 "$work/venv/bin/python" "$work/use_wheel.py"
 
+# Nothing of the library is visible to other libraries of the process.
+symbols=$(nm -D --defined-only "$work"/venv/lib/python*/site-packages/locus_attn/_locus*.so |
+  cut -d " " -f 3)
+[ "$symbols" = PyInit__locus ] || fail "the native module exports $symbols"
+
 # The tool draws in the terminal where there is no gnuplot.
 run() { env -i PATH="$work/venv/bin" LC_ALL=C.UTF-8 "$work/venv/bin/locus" "$@"; }
 run list | grep -q '^rope ' || fail "locus list does not list rope"

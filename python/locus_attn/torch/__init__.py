@@ -60,13 +60,13 @@ __all__ += _made.names()
 
 if TYPE_CHECKING:  # the modules of encodings, one by one
     from ._modules import *  # noqa: F403
+else:
 
-
-def __getattr__(name: str) -> type[EncodingModule]:
-    """The module of an encoding, which is found or made when it is asked for."""
-    found = _made.module_class(name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> type[EncodingModule]:
+        """The module of an encoding, which is found or made when it is asked for."""
+        found = _made.module_class(name)
+        globals()[name] = found
+        return found
 
 
 register_when_imported()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -23,6 +23,59 @@ _DTYPES = {
     torch.float16: "float16",
 }
 _ROTATED = {**_DTYPES, torch.float64: "float64"}
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    class _Options(TypedDict, total=False):
+        """The keywords of `attention` that do not decide what it returns."""
+
+        causal: bool
+        scale: float | None
+        window: int | tuple[int, int] | None
+        chunk: int | None
+        softcap: float | None
+        q_positions: Tensor | Sequence[int] | None
+        k_positions: Tensor | Sequence[int] | None
+        key_lengths: Tensor | Sequence[int] | None
+        q_segments: Tensor | Sequence[int] | None
+        k_segments: Tensor | Sequence[int] | None
+        by_index: bool
+        mask: Tensor | None
+        prefix_lengths: Tensor | Sequence[int] | None
+        key_bias: Tensor | None
+        pair_bias: Tensor | None
+        sinks: Tensor | None
+        table_queries: Tensor | None
+        dropout: float
+        seed: int | None
+        threads: int | None
+
+
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Any = None,
+    *,
+    return_lse: Literal[False] = False,
+    return_weights: Literal[False] = False,
+    **options: Unpack[_Options],
+) -> Tensor: ...
+
+
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Any = None,
+    *,
+    return_lse: bool = False,
+    return_weights: bool = False,
+    **options: Unpack[_Options],
+) -> tuple[Tensor, ...]: ...
 
 
 def attention(

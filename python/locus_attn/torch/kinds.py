@@ -224,7 +224,7 @@ def param_names(kind: str) -> tuple[str, ...]:
 def gains(kind: str, head_dim: int) -> tuple[float, ...] | None:
     """What a rotation multiplies each channel by; None if all are 1.
 
-    At position 0 no angle turns, so ones come out as the gains.
+    At position 0 all angles are 0, so ones come out as the gains.
     """
     ones = np.ones((1, 1, 1, head_dim), np.float64)
     row = locus.rotate(ones, build(kind, []), np.zeros(1, np.int64)).reshape(-1)

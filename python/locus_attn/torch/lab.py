@@ -46,7 +46,7 @@ def save_encoding(
     module: over an nn.Module, with as many heads as the lab's models (4, or
     `--heads`). The name of the file is that of the encoding. Every layer starts from
     the present parameters, whatever the seed. training: for each parameter of the
-    function that shall not train like a weight its "rate" (times the learning rate;
+    function that should not train like a weight, its "rate" (times the learning rate;
     biases that train number by number want 10), whether it "decays" by weight decay,
     and the "lowest" and "highest" value that a step may reach. title, formula: for
     the report.

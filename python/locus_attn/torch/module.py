@@ -50,7 +50,7 @@ class FixedModule(EncodingModule):
 
 
 class RotaryModule(FixedModule):
-    """An encoding that turns q and k."""
+    """An encoding that rotates q and k."""
 
     def rotate(
         self,

@@ -81,7 +81,7 @@ def attention_op(q, k, v, params, kind, *rest):
     """(out, lse) of `functional.attention`."""
     operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
     encoding = kinds.build(kind, params)
-    return locus.attention(
+    out, lse = locus.attention(
         raw(q),
         raw(k),
         raw(v),
@@ -90,12 +90,15 @@ def attention_op(q, k, v, params, kind, *rest):
         **_operands(operands),
         **_keywords(*options),
     )
+    # As [B, Lq, Hq, Dv] in memory: a model joins the heads of a token next, and what
+    # backward needs is then the tensor that its projection keeps, not a second one.
+    return out.transpose(1, 2).contiguous().transpose(1, 2), lse
 
 
 @attention_op.register_fake
 def _(q, k, v, params, kind, *rest):
     batch, heads, length, _ = q.shape
-    out = q.new_empty(batch, heads, length, v.shape[3])
+    out = q.new_empty(batch, length, heads, v.shape[3]).transpose(1, 2)
     return out, q.new_empty(batch, heads, length, dtype=torch.float32)
 
 
@@ -209,7 +212,7 @@ def turn(x: Tensor, encoding: Any, positions: Tensor | None, inverse: bool) -> T
     schema="(Tensor x, str kind, Tensor? positions, bool inverse) -> Tensor",
 )
 def rotate_op(x, kind, positions, inverse):
-    """x [B, H, L, D] turned by its positions."""
+    """x [B, H, L, D] rotated by its positions."""
     return turn(x, kinds.build(kind, []), positions, inverse)
 
 

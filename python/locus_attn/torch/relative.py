@@ -219,14 +219,15 @@ class RelativeValues(_OfOffset):
 class Rotary(TermsModule):
     """Rotates pair p of q and k by m frequencies[p], or by all coordinates of m.
 
-    frequencies: [pairs] or [pairs, axes], radians per position: numbers, a tensor,
-    which becomes the parameter `frequencies` (a buffer with trainable=False), or a
-    function without arguments that makes one for each call. layout: "interleaved"
-    pairs (2p, 2p + 1) or "halves" (p, p + pairs); it has no default. axes: for each
-    axis (divisor, modulus) or (divisor, modulus, offset); the coordinate is
-    position // divisor % modulus + offset, and modulus 0 is none. A raster of rows
-    of w tokens has axes=[(w, 0), (1, w)]. rotation: what else `locus.Terms` takes
-    under that name, such as first_channel or gain.
+    frequencies: [pairs], [pairs, axes] or, for each key head, [heads, pairs, axes],
+    radians per position: numbers, a tensor, which becomes the parameter
+    `frequencies` (a buffer with trainable=False), or a function without arguments
+    that makes one for each call. layout: "interleaved" pairs (2p, 2p + 1) or
+    "halves" (p, p + pairs); it has no default. axes: for each axis (divisor,
+    modulus) or (divisor, modulus, offset); the coordinate is position // divisor %
+    modulus + offset, and modulus 0 is none. A raster of rows of w tokens has
+    axes=[(w, 0), (1, w)]. rotation: what else `locus.Terms` takes under that name,
+    such as first_channel or gain.
     """
 
     names = ("theta",)

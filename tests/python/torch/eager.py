@@ -268,7 +268,11 @@ class Rope(Plain):
         return pos[..., None] * self.rates
 
     def turn(self, x: Tensor, pos: Tensor) -> Tensor:
-        angle = self.angles(pos)[:, None]
+        angle = self.angles(pos)
+        if angle.dim() == 3:
+            angle = angle[:, None]
+        else:  # [B, key heads, L, pairs]
+            angle = angle.repeat_interleave(x.shape[1] // angle.shape[1], dim=1)
         cos, sin = angle.cos() * self.gain, angle.sin() * self.gain
         pairs = angle.shape[-1]
         turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
@@ -301,7 +305,12 @@ class RopeValues(Rope):
 
 class RopeLearned(Rope):
     def __init__(self, alpha, layout, base=10000.0) -> None:
-        super().__init__(rope_rates(2 * len(alpha), base) * alpha.exp(), layout)
+        super().__init__(rope_rates(2 * alpha.shape[-1], base) * alpha.exp(), layout)
+
+    def angles(self, pos):
+        if self.rates.dim() == 1:
+            return super().angles(pos)
+        return pos[:, None, :, None] * self.rates[:, None]
 
 
 class RopeMixed(Rope):
@@ -310,10 +319,12 @@ class RopeMixed(Rope):
         self.width, self.prefix, self.offsets = width, prefix, offsets
 
     def angles(self, pos):
-        cell = pos - self.prefix
+        cell, rates = pos - self.prefix, self.rates
+        if rates.dim() == 3:  # [key heads, pairs, 2]
+            cell, rates = cell[:, None], rates[:, None]
         y = cell // self.width + self.offsets[0]
         x = cell % self.width + self.offsets[1]
-        angle = y[..., None] * self.rates[:, 0] + x[..., None] * self.rates[:, 1]
+        angle = y[..., None] * rates[..., 0] + x[..., None] * rates[..., 1]
         return torch.where((cell < 0)[..., None], 0.0, angle)
 
 

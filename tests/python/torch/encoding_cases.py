@@ -168,6 +168,13 @@ def cases() -> dict[str, Case]:
         "rope-mixed": _table(
             "RopeMixed", {"theta": normal(DIM // 2, 2)}, layout="halves", width=8
         ),
+        "rope-learned-heads": _table(
+            "RopeLearned", {"alpha": normal(KV_HEADS, 3)}, layout="halves"
+        ),
+        "rope-mixed-heads": _table(
+            "RopeMixed", {"theta": normal(KV_HEADS, 3, 2)}, layout="halves", width=7,
+            prefix=1,
+        ),
         "rope-mixed-cls": _table(
             "RopeMixed", {"theta": normal(3, 2)}, layout="interleaved", width=5,
             prefix=2, offsets=[0.5, -1.5],

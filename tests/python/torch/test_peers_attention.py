@@ -129,10 +129,12 @@ def check_gradients(case, call, dtype, table_dtype=torch.float32):
     for what, x, y in zip("qkv", leaves, doubles, strict=True):
         assert x.grad.dtype == dtype
         assert_close(x.grad, y.grad, 2 * limit, f"d_{what}")
-    # Tables gather what every pair of every sequence and head contributes.
+    # Tables gather what every pair of every sequence and head contributes; those of
+    # frequencies are as large as the positions, and mostly cancel.
     for what, x, y in zip(case.params, encoding.params, tables, strict=True):
         assert x.grad is not None and x.grad.dtype == table_dtype
-        assert_close(x.grad, y.grad, 2 * limit, f"d_{what}")
+        wide = 4 if what in ("alpha", "theta") else 2
+        assert_close(x.grad, y.grad, wide * limit, f"d_{what}")
 
 
 FAR = 1 << 20

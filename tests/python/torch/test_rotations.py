@@ -17,11 +17,19 @@ import locus_attn.torch as lt
 
 EPS = torch.finfo(torch.float32).eps
 REACH = 120  # positions lie below
-PARAMS = {"values": (), "absolute": (), "learned": ("alpha",), "mixed": ("theta",)}
+KINDS = [
+    "values",
+    "absolute",
+    "learned",
+    "mixed",
+    "learned-per-head",
+    "mixed-per-head",
+]
 
 
-def draw(kind, pairs, layout, r):
+def draw(kind, pairs, layout, r, kv_heads):
     """A leaf or None, then what makes the encoding and its formula from it."""
+    heads = (kv_heads,) if kind.endswith("-per-head") else ()
     if kind in ("values", "absolute"):
         relative = kind == "values"
         settings = {"rotary_dim": 2 * pairs, "base": 50.0}
@@ -32,8 +40,8 @@ def draw(kind, pairs, layout, r):
 
         rates = eager.rope_rates(2 * pairs, 50.0)
         return None, fixed, lambda _: eager.RopeValues(rates, layout, relative)
-    if kind == "learned":
-        leaf = torch.randn(pairs) * 0.3
+    if kind.startswith("learned"):
+        leaf = torch.randn(*heads, pairs) * 0.3
         return (
             leaf,
             lambda _, p: lt.encoding("RopeLearned", alpha=p, layout=layout, base=50.0),
@@ -45,7 +53,7 @@ def draw(kind, pairs, layout, r):
         "offsets": [0.5, -2.25],
     }
     return (
-        torch.randn(pairs, 2) * 0.3,
+        torch.randn(*heads, pairs, 2) * 0.3,
         lambda _, p: lt.encoding("RopeMixed", theta=p, layout=layout, **more),
         lambda p: eager.RopeMixed(p, layout, **more),
     )
@@ -60,7 +68,7 @@ def close(actual, expected, limit, what, least=1.0):
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("kind", PARAMS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind, seed):
     r = random.Random(f"{kind} {seed}")
     torch.manual_seed(seed)
@@ -70,7 +78,7 @@ def test_gradients(kind, seed):
     layout = r.choice(["halves", "interleaved"])
     dtype = r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
     pairs = r.randint(1, min(dim, value_dim) // 2)
-    leaf, make, formula = draw(kind, pairs, layout, r)
+    leaf, make, formula = draw(kind, pairs, layout, r, kv_heads)
     shapes = [
         (batch, kv_heads * group, q_len, dim),
         (batch, kv_heads, k_len, dim),
@@ -106,10 +114,10 @@ def test_gradients(kind, seed):
         close(param.grad, judge_param.grad, 2 * limit, "d_param", least=REACH)
 
 
-@pytest.mark.parametrize("kind", ["learned", "mixed"])
+@pytest.mark.parametrize("kind", KINDS[2:])
 def test_threads_give_the_same_bits(kind):
     torch.manual_seed(1)
-    leaf, make, _ = draw(kind, 8, "halves", random.Random(1))
+    leaf, make, _ = draw(kind, 8, "halves", random.Random(1), kv_heads=2)
     x = [torch.randn(2, h, 300, 16) for h in (4, 2, 2)]
 
     def grads(threads):
@@ -122,6 +130,39 @@ def test_threads_give_the_same_bits(kind):
     for threads in (2, 7):
         pairs = zip(one, grads(threads), strict=True)
         assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", ["RopeLearned", "RopeMixed"])
+def test_frequencies_belong_to_key_heads(name):
+    more = [] if name == "RopeLearned" else [4]
+    module = getattr(lt, name)(8, "halves", *more, heads=4)
+    assert next(module.parameters()).shape[0] == 4
+    q, k = torch.randn(1, 4, 9, 8), torch.randn(1, 2, 9, 8)
+    assert module(q, q, q).shape == q.shape
+    with pytest.raises(ValueError, match="those of the 2 key heads, whose 4 query"):
+        module(q, k, k)
+    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
+        getattr(lt, name)(8, "halves", *more, heads=0)
+
+
+def test_a_cache_keeps_frequencies_of_heads():
+    """Decoding token by token equals the whole call; shifts re-rotate keys."""
+    torch.manual_seed(0)
+    module = lt.RopeMixed(8, "halves", 3, heads=2)
+    q, k, v = (torch.randn(1, h, 11, 8) for h in (4, 2, 2))
+    whole = module(q, k, v, causal=True).detach()
+    native = module.encoding().native()
+    cache = locus.KvCache(2, 8, q_heads=4)
+    for i in range(11):
+        step = slice(i, i + 1)
+        cache.append(k[:, :, step].numpy(), v[:, :, step].numpy(), native)
+        out = cache.decode(q[:, :, step].numpy(), native)
+        close(torch.from_numpy(out), whole[:, :, step].double(), 32 * EPS, i)
+    cache.shift(3)
+    fresh = locus.KvCache(2, 8, q_heads=4)
+    at = [i + 3 for i in range(11)]
+    fresh.append(k.numpy(), v.numpy(), native, positions=at)
+    close(torch.from_numpy(cache.keys), torch.from_numpy(fresh.keys), 32 * EPS, "k")
 
 
 def test_training_moves_frequencies():

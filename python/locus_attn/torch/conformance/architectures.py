@@ -28,14 +28,14 @@ _HEADS = (
     "CAUSAL_LM",
     "TEXT_ENCODING",
 )
-# For what does not read: the bare model, so that its hidden states are compared.
+# For models without text: the bare model, so that its hidden states are compared.
 _OTHER = ("MODEL", "BACKBONE")
 
 # Standard deviation times the square root of the width. Larger than the usual
 # initialisation, so that positions and attention matter.
 _SPREAD = 0.3
-# Models beyond this were not shrunk.
-_MOST_PARAMETERS = 30_000_000
+# A configuration with more was not shrunk: its forward pass would take too long.
+_MOST_PARAMETERS = 100_000_000
 
 
 class CannotBuild(Exception):
@@ -59,7 +59,10 @@ def model_types() -> list[str]:
 
 def by_type(model_type: str) -> Architecture:
     def maker(shallow: bool) -> Callable[[str], Any]:
-        return lambda attention: _build(class_of(model_type), shallow, attention)
+        def make(attention: str) -> Any:
+            return _build(class_of(model_type), shallow, attention, model_type)
+
+        return make
 
     return Architecture(model_type, (maker(False), maker(True)))
 
@@ -112,17 +115,17 @@ def class_of(model_type: str) -> type:
     return cls
 
 
-def _build(cls: Any, shallow: bool, attention: str) -> Any:
+def _build(cls: Any, shallow: bool, attention: str, kind: str | None = None) -> Any:
     """The same random model for every `attention`."""
     try:
-        config = configuration(cls, shallow)
+        config = configuration(cls, shallow, kind)
         with torch.device("meta"):
             size = sum(p.numel() for p in cls(config).parameters())
     except Exception as reason:
         raise CannotBuild(_sentence(reason)) from reason
     if size > _MOST_PARAMETERS:
         raise CannotBuild(f"it has {size} parameters; its sizes are not known")
-    config = configuration(cls, shallow)
+    config = configuration(cls, shallow, kind)
     torch.manual_seed(1)
     return cls._from_config(config, attn_implementation=attention).eval()
 
@@ -140,7 +143,7 @@ def respread(model: Any) -> Any:
             if p.dim() > 1:
                 # Convolutions sum over their kernels too.
                 inputs = p.shape[1:].numel() if p.dim() > 2 else p.shape[-1]
-                p.normal_(std=_SPREAD / inputs**0.5)
+                p.normal_(std=_SPREAD / max(inputs, 1) ** 0.5)
             elif "bias" in name:
                 p.normal_(std=0.1)
     for name, p in model.named_parameters():
@@ -149,14 +152,21 @@ def respread(model: Any) -> Any:
     return model.eval()
 
 
-def configuration(cls: Any, shallow: bool = False) -> Any:
+def configuration(cls: Any, shallow: bool = False, kind: str | None = None) -> Any:
     """A small configuration of a model class.
 
     shallow: only the layers become few, and widths stay, for classes whose widths
-    depend on one another.
+    depend on one another. kind: the model type, where a class serves it and is
+    annotated with the configuration of the model around it.
     """
-    kind = cls.config_class.model_type
-    return _Shrink(shallow).shrink(cls.config_class, sizes.PARTICULAR.get(kind, {}))
+    from transformers import CONFIG_MAPPING
+
+    made = cls.config_class
+    if kind in CONFIG_MAPPING:
+        own = CONFIG_MAPPING[kind]
+        made = own if own in getattr(made, "sub_configs", {}).values() else made
+    particular = sizes.PARTICULAR.get(made.model_type, {})
+    return _Shrink(shallow).shrink(made, particular)
 
 
 def _default(cls: type) -> Any:
@@ -170,7 +180,8 @@ def _default(cls: type) -> Any:
 class _Shrink:
     shallow: bool
 
-    def shrink(self, cls: Any, particular: dict[str, Any]) -> Any:
+    def shrink(self, cls: Any, particular: dict[str, Any], whole: Any = None) -> Any:
+        """whole: the configuration in its full size, if not that of cls()."""
         if not dataclasses.is_dataclass(cls):
             return cls(**particular)
         default = _default(cls)
@@ -189,6 +200,7 @@ class _Shrink:
         if kinds and "layer_types" in names and "num_hidden_layers" in names:
             given["layer_types"] = kinds if len(kinds) > 1 else kinds * 2
             given["num_hidden_layers"] = len(given["layer_types"])
+        self._feature_maps(names, whole or default, given)
         if not self.shallow:
             self._relate(cls, names, default, given)
         parts = getattr(cls, "sub_configs", {})
@@ -202,10 +214,23 @@ class _Shrink:
     def _shrinks(self, name: str) -> bool:
         return name in (sizes.DEPTHS if self.shallow else sizes.SIZES)
 
+    def _feature_maps(self, names: list[str], default: Any, given: Any) -> None:
+        """A backbone gives as many maps as before, if need be one per layer."""
+        wanted = list(getattr(default, "out_indices", None) or ())
+        if len(wanted) < 2:
+            return
+        if "num_hidden_layers" in names and "depths" not in names:
+            wanted = list(range(1, len(wanted) + 1))
+            given["num_hidden_layers"] = len(wanted)
+        given["out_indices"] = wanted
+
     def _relate(self, cls: Any, names: list[str], default: Any, given: Any) -> None:
         """Fields that depend on others."""
         if "kv_lora_rank" in names:
             given["num_key_value_heads"] = sizes.HEADS
+        if "window_size" in given and "spatial_merge_size" in names:
+            # Four patches of a picture to a side.
+            given["window_size"] = 4 * given.get("patch_size", 8)
         if "rope_parameters" in names and _in_sections(cls):
             known = getattr(default, "rope_parameters", None) or {}
             dim = sizes.HEAD_DIM
@@ -224,13 +249,15 @@ class _Shrink:
         kind = particular.pop("model_type", None)
         if kind is None and default is not None and not isinstance(default, dict):
             kind, cls = default.model_type, type(default)
-        # Those of timm take a package that few have.
+        # timm is a package of its own, which need not be there.
         kind = "resnet" if kind == "timm_backbone" else kind
         known = kind in CONFIG_MAPPING  # Its get() does not load what is not there.
         cls = CONFIG_MAPPING[kind] if known else cls
         if not dataclasses.is_dataclass(cls) or (kind is None and not particular):
             return None
-        return self.shrink(cls, {**sizes.PARTICULAR.get(kind, {}), **particular})
+        return self.shrink(
+            cls, {**sizes.PARTICULAR.get(kind, {}), **particular}, default
+        )
 
 
 _TOKEN = r"\w+_token(_id|_index)"

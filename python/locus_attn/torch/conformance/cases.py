@@ -61,9 +61,19 @@ def _forward(side: str | None) -> Callable[[Any, Inputs], list[Tensor]]:
         if side is None:
             return found
         keep = made.padding(side).bool()
-        return [t[keep] if t.shape[:2] == keep.shape else t for t in found]
+        return [_without_padding(t, keep) for t in found]
 
     return run
+
+
+def _without_padding(t: Tensor, keep: Tensor) -> Tensor:
+    """The tokens of `keep`, bool [B, L]; of [B, L + 1, ...] those that are no padding
+    whether the model's own token comes first or last.
+    """
+    if t.shape[:2] == (keep.shape[0], keep.shape[1] + 1):
+        pad = torch.nn.functional.pad
+        keep = pad(keep, (0, 1), value=True) & pad(keep, (1, 0), value=True)
+    return t[keep] if t.shape[:2] == keep.shape else t
 
 
 def _packed(model: Any, given: Inputs) -> list[Tensor]:

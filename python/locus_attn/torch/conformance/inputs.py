@@ -2,7 +2,8 @@
 
 What a model reads is told by the parameters of its forward. Where a name leaves
 the shape open there are several candidates, and the first that the model's own
-attention accepts is taken: see `candidates`.
+attention accepts is taken: see `candidates`. Types that no rule serves
+have a recipe: see `recipes`.
 """
 
 from __future__ import annotations
@@ -54,14 +55,11 @@ def parameters(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def candidates(model: Any) -> Iterator[Inputs]:
-    """Inputs to try, the most complete first."""
+    """Inputs to try, the most complete first, by the rules for all types."""
     names = parameters(model)
     main = model.main_input_name
     main = main[0] if isinstance(main, list) else main
     config = model.config
-    if model.config.model_type in _PARTICULAR:
-        yield from _PARTICULAR[model.config.model_type](model)
-        return
     if "grid_thw" in names:
         yield from _patches(model, names)
         return
@@ -69,14 +67,14 @@ def candidates(model: Any) -> Iterator[Inputs]:
     if main == "input_ids" and text:
         yield from _with_pictures(model, names, text)
         yield text
-        for size in _pictures(config):
+        for size in pictures(config):
             yield {**text, "pixel_values": size}
     rest = dict(text) if main != "input_ids" else {}
     if "pixel_values" in names:
-        for pixels in _pictures(config):
-            yield {**rest, **_decoder(model, names), "pixel_values": pixels}
+        for pixels in pictures(config):
+            yield {**rest, **decoder_inputs(model, names), "pixel_values": pixels}
     if "pixel_values_videos" in names:
-        for pixels in _pictures(config):
+        for pixels in pictures(config):
             if pixels.dim() == 5:
                 yield {**rest, "pixel_values_videos": pixels}
             else:
@@ -84,8 +82,8 @@ def candidates(model: Any) -> Iterator[Inputs]:
                 yield {**rest, "pixel_values_videos": frames}
     for name in ("input_features", "audio_mel", "input_values", "audio_values"):
         if name in names:
-            for sound in _sounds(config):
-                given = {**rest, **_decoder(model, names), name: sound}
+            for sound in sounds(config):
+                given = {**rest, **decoder_inputs(model, names), name: sound}
                 yield given
                 yield from _with_masks(names, given, sound)
     if "inputs_embeds" in names or "hidden_states" in names:
@@ -111,26 +109,26 @@ def _with_masks(names: Any, given: Inputs, sound: Tensor) -> Iterator[Inputs]:
         yield {**given, **dict.fromkeys(masks, ones.bool())}
 
 
-def _vocabulary(config: Any) -> int:
+def vocabulary(config: Any) -> int:
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     size = getattr(text, "vocab_size", None) or getattr(config, "vocab_size", None)
     return min(int(size or _END), _END)
 
 
 def _text(model: Any, names: Any) -> Inputs:
-    inputs: Inputs = {"input_ids": tokens(end=_vocabulary(model.config))}
+    inputs: Inputs = {"input_ids": tokens(end=vocabulary(model.config))}
     if "bbox" in names:
         corner = torch.arange(LENGTH) % 40
         box = torch.stack([corner, corner, corner + 9, corner + 9], dim=-1)
         inputs["bbox"] = box.expand(BATCH, -1, -1).clone()
-    inputs.update(_decoder(model, names))
+    inputs.update(decoder_inputs(model, names))
     return inputs
 
 
-def _decoder(model: Any, names: Any) -> Inputs:
+def decoder_inputs(model: Any, names: Any) -> Inputs:
     if "decoder_input_ids" not in names:
         return {}
-    return {"decoder_input_ids": tokens(_DECODED, _vocabulary(model.config))}
+    return {"decoder_input_ids": tokens(_DECODED, vocabulary(model.config))}
 
 
 def _part(config: Any, *names: str) -> Any:
@@ -141,18 +139,19 @@ def _part(config: Any, *names: str) -> Any:
     return config
 
 
-def _vision(config: Any) -> Any:
+def tower(config: Any) -> Any:
     return _part(config, "vision_config", "backbone_config", "encoder")
 
 
-def _pictures(config: Any) -> Iterator[Tensor]:
-    vision = _vision(config)
+def pictures(config: Any) -> Iterator[Tensor]:
+    vision = tower(config)
     size = getattr(vision, "image_size", None) or getattr(config, "image_size", 32)
     while isinstance(size, list | tuple) and isinstance(size[0], list | tuple):
         size = size[0]
     height, width = size if isinstance(size, list | tuple) else (size, size)
     channels = getattr(vision, "num_channels", None) or 3
-    channels = getattr(vision, "in_channels", None) or channels
+    given = getattr(vision, "in_channels", None)
+    channels = given if isinstance(given, int) else channels
     frames = getattr(vision, "num_frames", None)
     if frames:
         yield numbers(BATCH, frames, channels, height, width)
@@ -160,9 +159,10 @@ def _pictures(config: Any) -> Iterator[Tensor]:
     yield numbers(BATCH, channels, 64, 64)
     yield numbers(BATCH, 1, channels, height, width)
     yield numbers(BATCH, 4, channels, height, width)
+    yield numbers(BATCH, 2, channels, height, width)
 
 
-def _sounds(config: Any) -> Iterator[Tensor]:
+def sounds(config: Any) -> Iterator[Tensor]:
     part = _part(config, "audio_config", "encoder_config", "encoder")
     names = ("num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels")
     bins = next((getattr(part, n) for n in names if getattr(part, n, None)), 16)
@@ -182,7 +182,7 @@ def _sounds(config: Any) -> Iterator[Tensor]:
         yield numbers(BATCH, width, 64)
 
 
-def _grid(vision: Any) -> tuple[Tensor, Tensor]:
+def patch_grid(vision: Any) -> tuple[Tensor, Tensor]:
     """Patches [P, numbers] of two pictures and their grids (t, h, w)."""
     grid = torch.tensor([[1, 4, 4], [1, 4, 8]])
     channels = getattr(vision, "in_channels", None)
@@ -194,7 +194,7 @@ def _grid(vision: Any) -> tuple[Tensor, Tensor]:
 
 
 def _patches(model: Any, names: Any) -> Iterator[Inputs]:
-    patches, grid = _grid(model.config)
+    patches, grid = patch_grid(model.config)
     first = next(n for n in names if n not in ("self", "grid_thw"))
     yield {first: patches, "grid_thw": grid}
     size = getattr(model.config, "patch_size", 8)
@@ -214,9 +214,9 @@ def _with_pictures(model: Any, names: Any, text: Inputs) -> Iterator[Inputs]:
         return
     tries: list[Inputs] = []
     if "image_grid_thw" in names:
-        patches, grid = _grid(_vision(config))
+        patches, grid = patch_grid(tower(config))
         tries.append({"pixel_values": patches, "image_grid_thw": grid})
-    tries += [{"pixel_values": pixels} for pixels in _pictures(config)]
+    tries += [{"pixel_values": pixels} for pixels in pictures(config)]
     for given in tries:
         count = _image_tokens(model, given)
         if not count or count > 64:
@@ -255,73 +255,3 @@ def _image_tokens(model: Any, given: Inputs) -> int:
     if not isinstance(made, Tensor):
         return 0
     return made.shape[:-1].numel() // BATCH
-
-
-def _decisions(model: Any) -> Iterator[Inputs]:
-    """States, actions and rewards of a decision transformer."""
-    config = model.config
-    yield {
-        "states": numbers(BATCH, LENGTH, config.state_dim),
-        "actions": numbers(BATCH, LENGTH, config.act_dim),
-        "rewards": numbers(BATCH, LENGTH, 1),
-        "returns_to_go": numbers(BATCH, LENGTH, 1),
-        "timesteps": torch.arange(LENGTH).expand(BATCH, -1),
-        "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.int64),
-    }
-
-
-def _regions(model: Any) -> Iterator[Inputs]:
-    """Text beside regions of an image and their boxes."""
-    config = model.config
-    yield {
-        "input_ids": tokens(end=_vocabulary(config)),
-        "visual_feats": numbers(BATCH, 5, config.visual_feat_dim),
-        "visual_pos": numbers(BATCH, 5, config.visual_pos_dim),
-    }
-
-
-def _ids_as_inputs(model: Any) -> Iterator[Inputs]:
-    yield {"inputs": tokens(end=_vocabulary(model.config))}
-
-
-def _flattened(model: Any) -> Iterator[Inputs]:
-    """Patches that begin with their row and column."""
-    vision = _vision(model.config)
-    width = vision.patch_embed_hidden_size
-    places = torch.stack([torch.arange(16) // 4 + 1, torch.arange(16) % 4 + 1], dim=-1)
-    places = places.expand(BATCH, -1, -1).float()
-    patches = torch.cat([places, numbers(BATCH, 16, width)], dim=-1)
-    names = parameters(model)
-    yield {"flattened_patches": patches, **_decoder(model, names)}
-
-
-def _prompted(model: Any) -> Iterator[Inputs]:
-    """An image, and another one with what is wanted of it."""
-    pixels = next(iter(_pictures(model.config)))
-    yield dict.fromkeys(("pixel_values", "prompt_pixel_values", "prompt_masks"), pixels)
-
-
-def _shaped(model: Any) -> Iterator[Inputs]:
-    """Patches of images of several shapes."""
-    vision = _vision(model.config)
-    width = vision.num_channels * vision.patch_size**2
-    given: Inputs = {
-        "pixel_values": numbers(BATCH, 16, width),
-        "pixel_attention_mask": torch.ones(BATCH, 16, dtype=torch.int64),
-        "spatial_shapes": torch.tensor([[4, 4], [2, 8]]),
-    }
-    if "input_ids" in parameters(model):
-        given["input_ids"] = tokens(end=_vocabulary(model.config))
-    yield given
-
-
-# Model types whose inputs no rule finds.
-_PARTICULAR: dict[str, Any] = {
-    "decision_transformer": _decisions,
-    "lxmert": _regions,
-    "perceiver": _ids_as_inputs,
-    "pix2struct": _flattened,
-    "seggpt": _prompted,
-    "siglip2": _shaped,
-    "siglip2_vision_model": _shaped,
-}

@@ -3,7 +3,7 @@
 A model is built once on eager attention and once on Locus, by name or, where the
 name is refused, by `patch`, with the same weights. Every case then gives the same
 numbers, or is refused by a ValueError of one line. Anything else is wrong: other
-numbers, any other exception, and an answer in which Locus had no part.
+numbers, any other exception, and an answer without a call of Locus.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from .. import functional
 from ..hf import interface, patching, support
-from . import architectures, cases
+from . import architectures, cases, recipes
 from . import inputs as made
 
 # Largest difference in parts of the largest number of a tensor. Both sides compute
@@ -247,9 +247,9 @@ def _conclude(row: Row) -> None:
 
 
 def _accepted(model: Any) -> made.Inputs:
-    """Inputs that the model takes on its own attention."""
+    """The first inputs that the model accepts on its own attention."""
     first = None
-    for given in made.candidates(model):
+    for given in recipes.candidates(model):
         try:
             with torch.no_grad():
                 found = cases.CASES["forward"].run(copy.deepcopy(model), given)
@@ -356,7 +356,7 @@ def _findings(
             moved = _moved(model, case, given)
             allowed = max(allowed, _CONDITION * difference(moved, want, stepwise=steps))
         if watch.calls == 0:
-            yield Finding(name, "wrong", said="Locus had no part in it")
+            yield Finding(name, "wrong", said="Locus was never called")
         elif error <= allowed:
             yield Finding(name, "equal", error)
         else:

@@ -24,9 +24,9 @@ Written by `python -m locus_attn.torch.conformance --write docs/conformance.md`;
 not edit. Versions: {versions}.
 Judged: {judged} of {types} model types; the others are listed at the end.
 
-A small model with random weights of every architecture (a model type that has a class)
-is built on eager attention and on Locus: by `attn_implementation="locus"`, or by
-`locus.torch.patch` where the name is refused. Compared are {cases}.
+For every architecture (a model type that has a class), a small model with random
+weights is built on eager attention and on Locus: by `attn_implementation="locus"`, or
+by `locus_attn.torch.patch` where the name is refused. The cases: {cases}.
 
 - **Equal**: outputs are within {forward:g} and gradients within {gradients:g} of the
   largest number of their tensor. Where eager attention and sdpa disagree, as on what
@@ -34,11 +34,11 @@ is built on eager attention and on Locus: by `attn_implementation="locus"`, or b
   further than that, four times as far. In bf16 at most twice as far from float32 as
   the further of the two.
 - **Refused**: a ValueError of one sentence, when the model is built or in that case.
-- **Wrong**: other numbers, any other exception, or Locus had no part in it.
+- **Wrong**: other numbers, any other exception, or Locus was never called.
 - **Does not build**: there is no small model or there are no inputs for it here, or no
-  verdict in time.
+  verdict within the time limit.
 
-Cases that a model does not have, or that its eager attention does not run, are left
+Cases that a model does not have, or that fail on its own eager attention, are left
 out. "Attention modules" counts those that ran on Locus in the forward pass.
 """
 
@@ -103,7 +103,7 @@ def page(rows: list[Row]) -> str:
     parts += ["", "## Without attention", "", ", ".join(idle) + "."]
     left = sorted(set(model_types()) - {row.name for row in rows})
     if left:
-        why = "The sweep has not come to these; nothing is known of them."
+        why = "The sweep has not reached these."
         parts += ["", "## Not judged", "", f"{why} {', '.join(left)}."]
     return "\n".join(parts) + "\n"
 

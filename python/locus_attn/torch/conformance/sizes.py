@@ -139,10 +139,17 @@ _BERT = {
 }
 _PART = {k: v for k, v in _BERT.items() if k not in ("model_type", "vocab_size")}
 
+# A small picture has few places to look for objects in.
+_QUERIES = {"num_queries": 8}
+_FLAT_MAPS = {"backbone_config": {"reshape_hidden_states": False}}
+
 PARTICULAR: dict[str, dict[str, Any]] = {
     "audio-spectrogram-transformer": {"max_length": 64},
     "mimi": {"upsample_groups": 32, "num_filters": 8, "codebook_dim": 16},
     "bamba": {"mamba_n_heads": 8, "attn_layer_indices": [1]},
+    "align": {"vision_config": {"hidden_dim": 640}},
+    "autoformer": {"prediction_length": 6, "context_length": 12},
+    "blip-2": {"image_token_index": VOCABULARY - 2, "num_query_tokens": 4},
     "blt": {
         "vocab_size": 260,
         "patcher_config": _PART,
@@ -150,15 +157,26 @@ PARTICULAR: dict[str, dict[str, Any]] = {
         "decoder_config": {**_PART, "hidden_size_global": WIDTH},
         "global_config": _PART,
     },
+    "chameleon": {"vocabulary_map": {"<image>": VOCABULARY - 2}},
     "cohere_compass_text": {
         "rope_parameters": {
             "full_attention": {"rope_type": "default", "rope_theta": 10000.0}
         }
     },
     "cpmant": {"prompt_length": 4},
+    "d_fine": _QUERIES,
+    "deimv2": _QUERIES,
+    "depth_anything": _FLAT_MAPS,
     "dbrx": {
         "attn_config": {"kv_n_heads": _GROUPS, "rope_theta": 1e4, "clip_qkv": 8.0},
         "ffn_config": {"ffn_hidden_size": _INNER, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "emu3": {
+        "vocabulary_map": {
+            "<image>": VOCABULARY - 2,
+            "<|extra_200|>": VOCABULARY - 3,
+            "<|visual token 000000|>": VOCABULARY - 4,
+        }
     },
     "encoder-decoder": {
         "encoder": _BERT,
@@ -166,8 +184,19 @@ PARTICULAR: dict[str, dict[str, Any]] = {
         "decoder_start_token_id": 1,
         "pad_token_id": 0,
     },
+    "deepseek_v4": {"head_dim": 2 * HEAD_DIM},  # A pair of it rotates.
     "ernie4_5_moe": {"moe_k": 2},
+    "ernie4_5_vl_moe": {
+        "text_config": {
+            "head_dim": 16,
+            "rope_parameters": {"rope_type": "default", "mrope_section": [3, 3, 2]},
+        }
+    },
     "esm": {"vocab_size": VOCABULARY, "pad_token_id": 0, "mask_token_id": 1},
+    "fun_asr_nano": {
+        "adaptor_config": {"intermediate_size": WIDTH // 4, "hidden_size": WIDTH}
+    },
+    "gemma4_assistant": {"text_config": {"hidden_size_per_layer_input": 0}},
     "glm5_next_text": {"index_kpool": 4, "qk_rope_head_dim": 0},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "granitemoehybrid": {
@@ -175,8 +204,17 @@ PARTICULAR: dict[str, dict[str, Any]] = {
         "layer_types": ["linear_attention", "full_attention"],
     },
     "hunyuan_v1_dense": {"head_dim": HEAD_DIM},
+    "grounding-dino": _QUERIES,
     "hunyuan_v1_moe": {"head_dim": HEAD_DIM},
+    "informer": {"prediction_length": 6, "context_length": 12},
+    "instructblip": {"image_token_index": VOCABULARY - 2, "num_query_tokens": 4},
+    "instructblipvideo": {
+        "video_token_index": VOCABULARY - 2,
+        "image_token_index": VOCABULARY - 2,
+        "num_query_tokens": 4,
+    },
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "kosmos-2": {"latent_query_num": 4},
     "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
     "led": {"attention_window": [4, 4]},
     "lfm2_moe": {"layer_types": ["full_attention", "conv"]},
@@ -184,6 +222,8 @@ PARTICULAR: dict[str, dict[str, Any]] = {
     "longformer": {"attention_window": [4, 4]},
     "mamba2": {"num_heads": 8},
     "ministral": {"head_dim": HEAD_DIM},
+    "mm-grounding-dino": _QUERIES,
+    "molmo2": {"adapter_config": {"vision_feature_layer": [-1, -2]}},
     "mpnet": {"relative_attention_num_buckets": 32},
     "nemotron": {"num_key_value_heads": _GROUPS},
     "neomme": {"head_dim": 2 * HEAD_DIM},
@@ -194,8 +234,24 @@ PARTICULAR: dict[str, dict[str, Any]] = {
         "indexer_budget": 8,
         "indexer_compress_ratio": 4,
     },
+    "pp_doclayout_v2": _QUERIES,
+    "pp_doclayout_v3": _QUERIES,
+    "pp_doclayout_v4": _QUERIES,
+    "prompt_depth_anything": _FLAT_MAPS,
+    "qwen3_omni_moe": {
+        "talker_config": {"text_config": {"shared_expert_intermediate_size": _INNER}}
+    },
     "recurrent_gemma": {"num_hidden_layers": 3},
     "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"]},
+    "rf_detr": {"num_queries": 8, "group_detr": 1},
+    "rt_detr": _QUERIES,
+    "rt_detr_v2": _QUERIES,
+    "seggpt": {"image_size": [64, 32]},
+    "step3p5": {"sliding_window": 6},
+    "step3p7": {"text_config": {"sliding_window": 6}},
+    "time_series_transformer": {"prediction_length": 6, "context_length": 12},
+    "tipsv2_dpt": _FLAT_MAPS,
+    "unlimited_ocr": {"text_config": {"num_key_value_heads": HEADS}},
     "xmod": {"default_language": "en_XX"},
     "zamba": {
         "layers_block_type": ["linear_attention", "hybrid"] * 2,
@@ -205,5 +261,6 @@ PARTICULAR: dict[str, dict[str, Any]] = {
         "layers_block_type": ["linear_attention", "hybrid"] * 2,
         "num_hidden_layers": 4,
     },
+    "zoedepth": _FLAT_MAPS,
     "zaya": {"num_experts_per_tok": 1},
 }

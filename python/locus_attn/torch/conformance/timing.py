@@ -2,17 +2,20 @@
 
 A small model of each architecture, with the head size, the grouping of heads and
 the windows of a published one but few heads and layers, runs on eager attention,
-on sdpa and on Locus, round after round in alternation. Inference is a forward pass,
+on sdpa and on Locus, in alternating rounds. Inference is a forward pass,
 training forward and backward. Memory is how far the peak of a pass lies above what
-the process held before it.
+the process held before it, once the heap has given back what was free.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import gc
 import json
+import os
+import platform
 import resource
 import statistics
 import sys
@@ -114,7 +117,7 @@ def configuration(model: _Model, length: int) -> Any:
 
 
 def _built(model: _Model, length: int, attention: str) -> Any:
-    """A model on one attention, None if it has no such."""
+    """A model on one attention; None if its class does not support it."""
     import transformers
 
     cls = transformers.AutoModel._model_mapping[type(configuration(model, length))]
@@ -144,7 +147,7 @@ def _pass(model: Any, given: dict[str, Any], training: bool) -> None:
 
 
 def _peak(model: Any, given: dict[str, Any], training: bool) -> float:
-    """Bytes above those held before, looked at every millisecond."""
+    """Bytes above those held before, sampled every millisecond."""
     page_size, statm = resource.getpagesize(), Path("/proc/self/statm")
 
     def held() -> int:
@@ -155,6 +158,7 @@ def _peak(model: Any, given: dict[str, Any], training: bool) -> float:
             found.append(held())
 
     gc.collect()
+    _trim()
     done, before = threading.Event(), held()
     found = [before]
     watcher = threading.Thread(target=watch)
@@ -165,8 +169,15 @@ def _peak(model: Any, given: dict[str, Any], training: bool) -> float:
     return float(max(*found, held()) - before)
 
 
+def _trim() -> None:
+    """Gives what is free back to the system, so that a pass asks for it again."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def measure(model: _Model, length: int, rounds: int, training: bool) -> Timing:
-    """Attentions in alternation, after a pass of each that does not count."""
+    """Alternates between the attentions, after a warm-up pass of each."""
     made = {n: _built(model, length, n) for n in ("eager", "sdpa", "locus")}
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(1, _VOCABULARY, (1, length), generator=generator)
@@ -203,18 +214,29 @@ _HEAD = """\
 # Popular models, timed
 
 Written by `python -m locus_attn.torch.conformance.timing --write docs/model-timing.md`;
-do not edit. Versions: {versions}. {threads} threads, float32,
-{length} tokens, batch 1, medians of {rounds} rounds in alternation.
+do not edit. {machine}, {threads} threads. Versions: {versions}.
+float32, {length} tokens, batch 1, medians of {rounds} alternating rounds.
 
 Each is a model of {layers} layers with {heads} query heads of the size, the grouping
 and the windows of the one named; linear layers and embeddings are small, and the same
-on every side. Milliseconds per pass; memory in MiB is the most that a pass held above
-what the process held before it, looked at every millisecond. Gain is the faster of
+for all three. Milliseconds per pass; memory is the peak of a pass in MiB above
+what the process held before it, sampled every millisecond. Gain is the faster of
 eager attention and sdpa over Locus. A dash: the class does not support sdpa.
 
 | model | head | pass | eager | sdpa | Locus | gain | memory eager | sdpa | Locus |
 |---|---|---|---|---|---|---|---|---|---|
 """
+
+
+def _machine() -> str:
+    """The name of the processor, and how many of its cores there are."""
+    name = platform.machine()
+    told = Path("/proc/cpuinfo")
+    for line in told.read_text().splitlines() if told.exists() else ():
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return f"{name}, {os.cpu_count()} cores"
 
 
 def report(rows: list[Timing], length: int, rounds: int) -> str:
@@ -223,6 +245,7 @@ def report(rows: list[Timing], length: int, rounds: int) -> str:
     lines = [
         _HEAD.format(
             versions=told,
+            machine=_machine(),
             threads=torch.get_num_threads(),
             length=length,
             rounds=rounds,
@@ -257,7 +280,7 @@ def _losses(rows: list[Timing]) -> str:
     def larger(row: Timing) -> bool:
         others = [row.memory[n] for n in ("eager", "sdpa") if row.memory[n] is not None]
         own = row.memory["locus"]
-        # Pages come in lumps; a MiB more is none.
+        # The allocator rounds up: less than a MiB more does not count.
         return own is not None and bool(others) and own > min(others) + 2**20
 
     slower = [row for row in rows if row.gain < 1.0]
@@ -282,6 +305,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7, help="passes of each")
     parser.add_argument("--threads", type=int, help="default: PyTorch's own choice")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep rows in this file of JSON lines and measure only what it lacks; "
+        "all with the same settings",
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
     options = parser.parse_args(arguments)
     for name in ("length", "rounds"):
@@ -292,13 +322,21 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"--threads must be at least 1, got {options.threads}")
         torch.set_num_threads(options.threads)
     _quiet()
+    kept = _kept(options.resume)
     rows = []
     for model in MODELS:
-        if options.models and model.model_type not in options.models:
-            continue
         for training in (False, True):
+            row = kept.get((model.model_type, training))
+            if row is not None:
+                rows.append(row)
+                continue
+            if options.models and model.model_type not in options.models:
+                continue
             row = measure(model, options.length, options.rounds, training)
             rows.append(row)
+            if options.resume is not None:
+                with options.resume.open("a") as file:
+                    file.write(json.dumps(dataclasses.asdict(row)) + "\n")
             print(f"{row.of}, training {training}: {row.gain:.2f}", file=sys.stderr)
     text = report(rows, options.length, options.rounds)
     if options.json:
@@ -310,6 +348,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write is not None:
         page.replace(options.write, text)
     return 0
+
+
+def _kept(path: Path | None) -> dict[tuple[str, bool], Timing]:
+    """The rows of earlier runs, by model type and pass."""
+    if path is None or not path.exists():
+        return {}
+    rows = [Timing(**json.loads(line)) for line in path.read_text().splitlines()]
+    return {(row.model_type, row.training): row for row in rows}
 
 
 def _quiet() -> None:

@@ -4,13 +4,13 @@
 
 Many models compute this with operations of PyTorch, and add biases of their own:
 windows of Swin, decomposed positions of SAM, relative positions of Conformers. While
-such a module runs, a product of two tensors is put off, and so is what may follow it
+such a module runs, a product of two tensors is deferred, and so is what may follow it
 up to the second product: a factor, a bias or a mask, the softmax, dropout. The second
 product then runs fused attention, and the scores and weights of all pairs never
 exist. A bias per pair that the module makes stays one, with its gradient.
 
-Any other operation on what was put off computes it first, as the module itself would.
-A module whose attention cannot be put off as a whole is refused when it runs.
+Any other operation on what was deferred computes it first, as the module itself would.
+A module whose attention cannot be deferred as a whole is refused when it runs.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class _Capture(TorchFunctionMode):
         return self.run(function, *args, **kwargs)
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """A function of torch, put off if it can be."""
+        """A function of torch, deferred if it can be."""
         busy, self._busy = self._busy, True
         try:
             return self._run(function, args, kwargs)
@@ -277,7 +277,7 @@ class _Capture(TorchFunctionMode):
         return function(*_plain(args), **_plain(kwargs))
 
     def _found(self, name: str, args: Any, kwargs: Any) -> Any:
-        """What stands for a result that is put off; None: it is computed."""
+        """What stands for a deferred result; None: it is computed."""
         if name == "einsum":
             return self._einsum(args, kwargs)
         if name == "scaled_dot_product_attention":

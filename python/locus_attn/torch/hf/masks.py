@@ -6,7 +6,7 @@ exist, or a partition into segments. A mask that is none of these (prefixes, ima
 blocks, a tensor of the caller's) stays a mask of pairs, and numbers that it adds
 to the scores become a bias per pair: nothing is approximated.
 
-Masks are read, once a forward pass, outside of compiled graphs: torch.compile
+Masks are read once per forward pass, outside of compiled graphs: torch.compile
 breaks the graph here and goes on behind.
 """
 
