@@ -3,7 +3,7 @@
 //   node build_explorer.mjs WASM OUT    writes OUT/explorer.html
 //
 // WASM holds locus_core.js and locus_core.wasm, as wasm/build.sh leaves them.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { bundle, fill, here, insideScript, licences, styledPage, write } from './bundle.mjs';
@@ -30,6 +30,13 @@ function published() {
   );
 }
 
+/** Tables that the lab trained, by tools/trained_tables.sh; null where that never ran. */
+function trained() {
+  const path = join(here, 'data/trained.json');
+  const text = existsSync(path) ? readFileSync(path, 'utf8') : 'null';
+  return JSON.stringify(JSON.parse(text)).replaceAll('<', '\\u003c');
+}
+
 function version() {
   const header = readFileSync(join(here, '../include/locus/version.h'), 'utf8');
   const part = (name) => new RegExp(`LOCUS_VERSION_${name} (\\d+)`).exec(header)[1];
@@ -51,6 +58,7 @@ page = fill(
   gzipSync(readFileSync(join(wasm, 'locus_core.wasm')), { level: 9 }).toString('base64'),
 );
 page = fill(page, '/*published*/', published());
+page = fill(page, '/*trained*/', trained());
 page = fill(page, '/*version*/', version());
 page = fill(page, '/*licences*/', licences());
 write(out, 'explorer.html', page);

@@ -35,12 +35,8 @@ export function useBrowser() {
   after(() => browser.close());
 }
 
-const path = (name, file) => join(environment('LOCUS_WEB_PAGES'), name, file);
-export const results = (name) => JSON.parse(readFileSync(path(name, 'results.json'), 'utf8'));
-export const address = (name) => pathToFileURL(path(name, 'report.html')).href;
-
-/** Opens a page without network; `requests` and `errors` gather what it did. */
-export async function openPage(t, name, options = {}) {
+/** Opens an address without network; `requests` and `errors` gather what the page did. */
+export async function openAddress(t, at, options = {}) {
   const context = await browser.newContext({
     viewport: { width: 1440, height: 900 },
     offline: true,
@@ -56,9 +52,20 @@ export async function openPage(t, name, options = {}) {
     if (['error', 'warning'].includes(message.type())) errors.push(message.text());
   });
   page.on('pageerror', (error) => errors.push(error.message));
-  await page.goto(address(name));
-  if (options.javaScriptEnabled !== false) await settled(page);
+  page.on('dialog', (dialog) => errors.push(`dialog: ${dialog.message()}`));
+  await page.goto(at);
   return { page, requests, errors };
+}
+
+const path = (name, file) => join(environment('LOCUS_WEB_PAGES'), name, file);
+export const results = (name) => JSON.parse(readFileSync(path(name, 'results.json'), 'utf8'));
+export const address = (name) => pathToFileURL(path(name, 'report.html')).href;
+
+/** Opens a report. */
+export async function openPage(t, name, options = {}) {
+  const opened = await openAddress(t, address(name), options);
+  if (options.javaScriptEnabled !== false) await settled(opened.page);
+  return opened;
 }
 
 /** Figures are drawn in the frame after their size is known; fonts may come first. */

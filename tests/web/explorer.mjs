@@ -2,11 +2,10 @@
 //
 //   LOCUS_EXPLORER    explorer.html
 //   LOCUS_TOOL        the locus command
-import { after, before } from 'node:test';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { launch } from './browser.mjs';
+import { openAddress, settled } from './browser.mjs';
 
 const file = process.env.LOCUS_EXPLORER;
 export const page_address = pathToFileURL(file).href;
@@ -18,35 +17,11 @@ export function tool(...args) {
   return JSON.parse(execFileSync(process.env.LOCUS_TOOL, [...args, '--json'], options));
 }
 
-let browser;
-export function useExplorer() {
-  before(async () => {
-    browser = await launch();
-  });
-  after(() => browser.close());
-}
-
-/** Opens a part of the page without network; `requests` and `errors` gather what it did. */
+/** Opens a part of the page, and waits for the core. */
 export async function openExplorer(t, hash = '', options = {}) {
-  const context = await browser.newContext({
-    viewport: { width: 1440, height: 900 },
-    offline: true,
-    reducedMotion: 'reduce',
-    ...options,
-  });
-  t.after(() => context.close());
-  const page = await context.newPage();
-  const requests = [];
-  const errors = [];
-  page.on('request', (request) => requests.push(request.url()));
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) errors.push(message.text());
-  });
-  page.on('pageerror', (error) => errors.push(error.message));
-  page.on('dialog', (dialog) => errors.push(`dialog: ${dialog.message()}`));
-  await page.goto(page_address + hash);
-  await page.waitForSelector('body[data-ready]');
-  return { page, requests, errors };
+  const opened = await openAddress(t, page_address + hash, options);
+  await opened.page.waitForSelector('body[data-ready]');
+  return opened;
 }
 
 /** Waits until nothing is being computed, and what was is drawn. */
@@ -56,10 +31,7 @@ export async function settle(page) {
   await page.waitForFunction(() =>
     [...document.querySelectorAll('[data-busy]')].every((one) => one.dataset.busy === '0'),
   );
-  await page.evaluate(async () => {
-    await document.fonts.ready;
-    for (let frame = 0; frame < 3; ++frame) await new Promise(requestAnimationFrame);
-  });
+  await settled(page);
 }
 
 /** The rows of a CSV file that a figure saves, numbers as numbers. */

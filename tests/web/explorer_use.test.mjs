@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openExplorer, page_address, settle, tool, useExplorer } from './explorer.mjs';
+import { useBrowser } from './browser.mjs';
+import { openExplorer, page_address, settle, tool } from './explorer.mjs';
 
-useExplorer();
+useBrowser();
 const list = tool('list').encodings;
 
 test('one file, below 3 MB, without network, soon painted', async (t) => {
@@ -99,34 +100,85 @@ test('every control of every encoding moves its figures', async (t) => {
 });
 
 test('the address holds the state, and another page opens it', async (t) => {
-  const { page } = await openExplorer(t, '#play?a=rope&a.base=500&b=alibi&length=64');
+  const { page } = await openExplorer(t, '#play?a=rope&a.base=500&b=alibi&length=96');
   await settle(page);
   assert.equal(await page.locator('.side').count(), 2);
-  assert.match(page.url(), /a=rope&a\.base=500&b=alibi&length=64/);
+  assert.match(page.url(), /a=rope&a\.base=500&b=alibi&length=96/);
   assert.ok(await page.locator('.difference [data-figure="difference-scores"] image').count());
 });
 
-test('from a slider to painted figures', async (t) => {
-  const { page } = await openExplorer(t, '#play?a=rope&dim=128&length=512');
-  await settle(page);
-  const times = await page.evaluate(async () => {
-    const live = document.querySelector('#play .live');
-    const input = document.querySelector('#play [data-side="a"] [name="base"]');
-    const found = [];
-    for (let n = 0; n < 24; ++n) {
-      const before = live.dataset.drawn;
-      const began = performance.now();
-      input.value = 20 + 6 * n;
-      input.dispatchEvent(new Event('input', { bubbles: true }));
-      while (live.dataset.drawn === before) await new Promise(requestAnimationFrame);
-      await new Promise(requestAnimationFrame);
-      found.push(performance.now() - began);
-    }
-    return found.sort((a, b) => a - b);
-  });
-  t.diagnostic(
-    `dim 128, length 512: median ${times[12].toFixed(0)} ms, 95 of 100 below ${times[22].toFixed(0)} ms`,
+/** Milliseconds from a move of a slider until all figures of Play are painted, sorted. */
+const slide = (page, option, values) =>
+  page.evaluate(
+    async ([name, places]) => {
+      const live = document.querySelector('#play .live');
+      const input = document.querySelector(`#play [data-side="a"] [name="${name}"]`);
+      const found = [];
+      for (const place of places) {
+        const { drawn, scored } = live.dataset;
+        const began = performance.now();
+        input.value = place;
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+        await new Promise((ready) => {
+          const observer = new MutationObserver(() => {
+            if (live.dataset.drawn === drawn || live.dataset.scored === scored) return;
+            observer.disconnect();
+            ready();
+          });
+          observer.observe(live, { attributes: true });
+        });
+        // A task after the frame: what the frame holds is painted.
+        await new Promise((ready) => requestAnimationFrame(() => setTimeout(ready, 0)));
+        found.push(performance.now() - began);
+      }
+      return found.sort((a, b) => a - b);
+    },
+    [option, values],
   );
+
+test('from a slider to painted figures', async (t) => {
+  for (const [encoding, option] of [
+    ['rope', 'base'],
+    ['t5', 'max_distance'],
+    ['shaw', 'clip'],
+  ]) {
+    const { page } = await openExplorer(t, `#play?a=${encoding}&heads=8&dim=128&length=512`);
+    await settle(page);
+    const times = await slide(
+      page,
+      option,
+      Array.from({ length: 40 }, (_, n) => 20 + 4 * n),
+    );
+    t.diagnostic(
+      `${encoding}, dim 128, length 512: median ${times[20].toFixed(0)} ms, 95 of 100 below ${times[37].toFixed(0)} ms`,
+    );
+  }
+});
+
+test('trained tables show at their sizes, and the page says where they do not', async (t) => {
+  const { page, errors } = await openExplorer(t, '#play?a=t5');
+  await settle(page);
+  const note = page.locator('.parameters');
+  if ((await page.locator('#trained').textContent()) === 'null') {
+    // Built without trained tables.
+    assert.match(await note.innerText(), /^Not trained/);
+    assert.equal(await note.getByRole('button').count(), 0);
+    return;
+  }
+  assert.match(await note.innerText(), /^Trained: .* nats per byte/);
+  const shown = await drawing(page);
+  await page.locator('#play [name="dim"]').focus();
+  await page.keyboard.press('ArrowRight');
+  await settle(page);
+  assert.match(await note.innerText(), /^Not trained/);
+  await note.getByRole('button').click();
+  await settle(page);
+  assert.equal(await drawing(page), shown);
+  await page.locator('#play [name="trained"]').uncheck();
+  await settle(page);
+  assert.match(await note.innerText(), /^Not trained/);
+  assert.notEqual(await drawing(page), shown);
+  assert.deepEqual(errors, []);
 });
 
 test('the guided path is walked by keyboard', async (t) => {
@@ -226,7 +278,22 @@ test('hostile configs get a sentence', async (t) => {
   writeFileSync(large, Buffer.alloc(50e6, ' '));
   await page.locator('#model input[type=file]').first().setInputFiles(large);
   await problem.waitFor({ state: 'visible' });
-  assert.match(await problem.innerText(), /50 MB/);
+  assert.match(await problem.innerText(), /this file has 50 MB/);
+  // The same as text, and a name that would end a script.
+  await page.evaluate(() => {
+    const area = document.querySelector('#model textarea');
+    area.value = 'x'.repeat(50e6);
+    area.dispatchEvent(new Event('input'));
+  });
+  await page.waitForFunction(() =>
+    document.querySelector('#model .problem').textContent.includes('this text has 50 MB'),
+  );
+  const named = join(folder, '<img src=x onerror=alert(1)>.json');
+  writeFileSync(named, JSON.stringify({ ...SMALL, _name_or_path: '</script><b>' }));
+  await page.locator('#model input[type=file]').first().setInputFiles(named);
+  await problem.waitFor({ state: 'hidden' });
+  await settle(page);
+  assert.match(await page.locator('#model .answer h3').first().innerText(), /<img src=x/);
   assert.deepEqual(errors, []);
 });
 

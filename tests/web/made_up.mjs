@@ -231,7 +231,7 @@ function rank(summary) {
   return [{ task: 'text', length: 256, metric: 'loss', places }];
 }
 
-const CLAIMS = ['yes', 'no', 'not told apart'].map((agrees) => ({
+const CLAIMS = ['yes', 'no', 'inconclusive'].map((agrees) => ({
   paper: 'Nobody 2000',
   claim: 'what is made up holds <always>',
   here: 'loss differs by -0.100 (-0.200 to +0.100)',

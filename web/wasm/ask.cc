@@ -4,12 +4,16 @@
 //   {"ask": "show" | "check" | "scores" | "distance" | "pairs",
 //    "encoding": "rope", "heads": 8, "dim": 64, "length": 128, "seed": 1,
 //    "options": {"base": "500000"}, ...}
+//   {"ask": "hold", "encoding": "t5", "params": [{"shape": ..., "values":
+//   ...}]},
+//    after which "trained": true asks for the encoding with those parameters
 //   {"ask": "explain", "models": [{"name": "a", "text": "{...}"}]}
 //
 // Rows of numbers leave as float64 beside the text: in their place stands
 // {"$": [first, count]}. Whatever is wrong becomes {"error": sentence}.
 #include <array>
 #include <cstdint>
+#include <map>
 #include <new>
 #include <string>
 #include <string_view>
@@ -57,12 +61,29 @@ Content ContentOf(const Json& question) {
   throw Error("content must be matching, random or none, got '" + word + "'");
 }
 
-Json Show(const Chosen& chosen) {
-  const auto encoding = chosen.info->example(chosen.config);
-  const Terms terms = encoding->Lower(cli::ShapeOf(chosen.config)).terms;
-  Validate(terms, cli::ShapeOf(chosen.config));
-  return cli::ShowJson(chosen, terms,
-                       cli::MakeFigure(*chosen.info, *encoding, chosen.config));
+// Trained parameters by the name of their encoding, as "hold" brought them.
+std::map<std::string, std::vector<Tensor>>& Held() {
+  static std::map<std::string, std::vector<Tensor>> held;
+  return held;
+}
+
+Json Hold(const Json& question) {
+  std::vector<Tensor> params;
+  for (const Json& param : question.at("params")) {
+    params.push_back(
+        Tensor::From(param.at("shape").get<std::vector<int64_t>>(),
+                     param.at("values").get<std::vector<double>>()));
+  }
+  Held()[question.at("encoding").get<std::string>()] = std::move(params);
+  return Json::object();
+}
+
+Subject SubjectOf(const Json& question) {
+  Subject subject = {.chosen = ChosenBy(question)};
+  if (question.value("trained", false)) {
+    subject.trained = Held().at(std::string(subject.chosen.info->name));
+  }
+  return subject;
 }
 
 Json ExplainAll(const Json& question) {
@@ -93,18 +114,17 @@ Json Answer(const Json& question) {
   const std::string ask = question.at("ask").get<std::string>();
   if (ask == "list") return cli::ListJson();
   if (ask == "explain") return ExplainAll(question);
-  const Chosen chosen = ChosenBy(question);
-  if (ask == "show") return Show(chosen);
-  if (ask == "check") {
-    return cli::CheckJson(chosen.config, Check(*chosen.info, chosen.config));
-  }
+  if (ask == "hold") return Hold(question);
+  const Subject subject = SubjectOf(question);
+  if (ask == "show") return Show(subject);
+  if (ask == "check") return Check(subject);
   if (ask == "pairs") {
-    return Pairs(chosen, question.at("positions").get<std::vector<int64_t>>());
+    return Pairs(subject, question.at("positions").get<std::vector<int64_t>>());
   }
   const int64_t head = question.value("head", int64_t{0});
-  if (ask == "distance") return ByDistance(chosen, head, ContentOf(question));
+  if (ask == "distance") return ByDistance(subject, head, ContentOf(question));
   if (ask == "scores") {
-    return Scores(chosen,
+    return Scores(subject,
                   {.head = head,
                    .first = question.value("first", int64_t{0}),
                    .count = question.at("count").get<int64_t>(),

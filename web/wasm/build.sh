@@ -10,6 +10,6 @@ command -v em++ > /dev/null || { echo "locus: em++ is missing: run tools/setup.s
 # Its optimiser looks for Debian's modules of Node there.
 export NODE_PATH=/usr/share/nodejs
 command -v ccache > /dev/null && export EM_COMPILER_WRAPPER=ccache
-[ -f "$out/build.ninja" ] || emcmake cmake -S "$here" -B "$out" -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel > "$out/configure.log" 2>&1 \
+[ -f "$out/build.ninja" ] || emcmake cmake -S "$here" -B "$out" -G Ninja -DCMAKE_BUILD_TYPE=Release > "$out/configure.log" 2>&1 \
   || { cat "$out/configure.log" >&2; exit 1; }
 ninja -C "$out" --quiet

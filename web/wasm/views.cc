@@ -15,9 +15,9 @@ namespace {
 // Tokens of an example as queries and keys of one head.
 class Tokens {
  public:
-  Tokens(const Chosen& chosen, int64_t head, int64_t first, int64_t last)
-      : encoding_(chosen.info->example(chosen.config)),
-        config_(chosen.config),
+  Tokens(const Subject& subject, int64_t head, int64_t first, int64_t last)
+      : encoding_(subject.Build()),
+        config_(subject.chosen.config),
         head_(head) {
     if (head < 0 || head >= config_.heads) {
       throw Error("head must lie in 0 .. " + std::to_string(config_.heads - 1) +
@@ -42,37 +42,45 @@ class Tokens {
 
   int64_t width() const { return width_; }
 
-  // Rows [positions, width] with the input's encoding added.
+  // Rows [batch, positions, width] with the input's encoding added.
   Tensor Placed(const std::vector<double>& rows,
                 const std::vector<int64_t>& positions) const {
     const auto n = static_cast<int64_t>(positions.size());
-    Tensor out = Tensor::Zeros(DType::kF64, {1, 1, n, width_});
+    const auto batch = static_cast<int64_t>(rows.size()) / (n * width_);
+    Tensor out = Tensor::Zeros(DType::kF64, {batch, 1, n, width_});
     std::copy(rows.begin(), rows.end(), out.MutableData<double>());
     if (!added_) return out;
-    const std::vector<double> rows_added =
-        encoding_->Embed(positions).ToVector();
+    const std::vector<double> added = encoding_->Embed(positions).ToVector();
     double* values = out.MutableData<double>();
-    for (size_t i = 0; i < rows_added.size(); ++i) values[i] += rows_added[i];
+    for (size_t i = 0; i < rows.size(); ++i)
+      values[i] += added[i % added.size()];
     return out;
   }
 
-  Tensor Logits(const Tensor& q, const Tensor& k,
-                const std::vector<int64_t>& q_pos,
-                const std::vector<int64_t>& k_pos, bool causal) const {
+  // Logits [queries, keys] of the head, of each batch entry.
+  std::vector<Tensor> Logits(const Tensor& q, const Tensor& k,
+                             const std::vector<int64_t>& q_pos,
+                             const std::vector<int64_t>& k_pos,
+                             bool causal) const {
     AttentionOptions call;
     call.q_positions = q_pos;
     call.k_positions = k_pos;
     call.causal = causal;
-    return reference::Scores(OfEveryHead(q), OfEveryHead(k), terms_, call,
-                             /*batch=*/0, head_);
+    // All heads share the keys.
+    const reference::Scorer scorer(OfEveryHead(q), k, terms_, call);
+    std::vector<Tensor> logits;
+    for (int64_t b = 0; b < q.size(0); ++b) {
+      logits.push_back(scorer.Of(b, head_));
+    }
+    return logits;
   }
 
  private:
   // The same rows for each head: terms by head count heads.
   Tensor OfEveryHead(const Tensor& x) const {
     const int64_t heads = added_ ? 1 : config_.heads;
-    return Tensor::Borrow(DType::kF64, {1, heads, x.size(2), width_},
-                          {0, 0, width_, 1}, x.Data<double>(),
+    return Tensor::Borrow(DType::kF64, {x.size(0), heads, x.size(2), width_},
+                          {x.size(2) * width_, 0, width_, 1}, x.Data<double>(),
                           std::make_shared<Tensor>(x));
   }
 
@@ -91,12 +99,11 @@ std::vector<double> Normals(int64_t count, uint64_t seed) {
   return cli::RandomRows(engine, row, /*length=*/1, /*heads=*/1).ToVector();
 }
 
-std::vector<double> Repeated(const std::vector<double>& row, size_t times) {
-  std::vector<double> rows;
+void Append(std::vector<double>& rows, const std::vector<double>& row,
+            size_t times) {
   for (size_t n = 0; n < times; ++n) {
     rows.insert(rows.end(), row.begin(), row.end());
   }
-  return rows;
 }
 
 std::vector<double> RowsOf(const ScoreRequest& request, uint64_t seed,
@@ -105,16 +112,16 @@ std::vector<double> RowsOf(const ScoreRequest& request, uint64_t seed,
   if (request.content == Content::kNone) {
     return std::vector<double>(count * static_cast<size_t>(width));
   }
-  if (request.content == Content::kMatching) {
-    return Repeated(Normals(width, seed), count);
-  }
   std::vector<double> rows;
+  if (request.content == Content::kMatching) {
+    Append(rows, Normals(width, seed), count);
+    return rows;
+  }
   for (size_t n = 0; n < count; ++n) {
     const auto word = request.words.empty()
                           ? static_cast<uint64_t>(n)
                           : static_cast<uint64_t>(request.words[n]);
-    const std::vector<double> row = Normals(width, seed * 1000003 + word);
-    rows.insert(rows.end(), row.begin(), row.end());
+    Append(rows, Normals(width, seed * 1000003 + word), 1);
   }
   return rows;
 }
@@ -135,7 +142,40 @@ std::vector<double> Softmax(std::vector<double> row) {
 
 }  // namespace
 
-Json Scores(const Chosen& chosen, const ScoreRequest& request) {
+std::unique_ptr<Encoding> Subject::Build() const {
+  auto example = chosen.info->example(chosen.config);
+  return trained.empty() ? std::move(example) : example->WithParams(trained);
+}
+
+Json Show(const Subject& subject) {
+  const ExampleConfig& config = subject.chosen.config;
+  const auto encoding = subject.Build();
+  const Terms terms = encoding->Lower(cli::ShapeOf(config)).terms;
+  Validate(terms, cli::ShapeOf(config));
+  cli::Figure figure = cli::MakeFigure(*subject.chosen.info, *encoding, config);
+  if (!subject.trained.empty()) {
+    for (cli::Panel& panel : figure.panels) {
+      std::visit([](auto& p) { p.title = "trained parameters"; }, panel);
+    }
+  }
+  return cli::ShowJson(subject.chosen, terms, figure);
+}
+
+Json Check(const Subject& subject) {
+  const ExampleConfig& config = subject.chosen.config;
+  const auto encoding = subject.Build();
+  CheckOptions options = {.heads = config.heads,
+                          .head_dim = config.head_dim,
+                          .length = config.length,
+                          .seed = config.seed};
+  // Rows that were trained for the input are as wide as the model.
+  const auto& input = encoding->Lower(cli::ShapeOf(config)).terms.input_add;
+  if (input && !subject.trained.empty())
+    options.head_dim = input->table.size(1);
+  return cli::CheckJson(config, locus::Check(*encoding, options));
+}
+
+Json Scores(const Subject& subject, const ScoreRequest& request) {
   // As many as a picture can show; the matrix grows with their square.
   constexpr int64_t kMost = 512;
   if (request.count < 1 || request.count > kMost) {
@@ -146,13 +186,13 @@ Json Scores(const Chosen& chosen, const ScoreRequest& request) {
       static_cast<int64_t>(request.words.size()) != request.count) {
     throw Error("there must be a word for each token");
   }
-  const Tokens tokens(chosen, request.head, request.first,
+  const Tokens tokens(subject, request.head, request.first,
                       request.first + request.count - 1);
   const std::vector<int64_t> at = From(request.first, request.count);
-  const Tensor x =
-      tokens.Placed(RowsOf(request, chosen.config.seed, tokens.width()), at);
+  const Tensor x = tokens.Placed(
+      RowsOf(request, subject.chosen.config.seed, tokens.width()), at);
   const std::vector<double> s =
-      tokens.Logits(x, x, at, at, request.causal).ToVector();
+      tokens.Logits(x, x, at, at, request.causal)[0].ToVector();
   Json logits = Json::array(), weights = Json::array();
   for (int64_t i = 0; i < request.count; ++i) {
     const auto first = s.begin() + i * request.count;
@@ -165,12 +205,12 @@ Json Scores(const Chosen& chosen, const ScoreRequest& request) {
           {"weights", std::move(weights)}};
 }
 
-Json ByDistance(const Chosen& chosen, int64_t head, Content content) {
+Json ByDistance(const Subject& subject, int64_t head, Content content) {
   // Few contents and offsets: the picture follows a slider.
   constexpr uint64_t kContents = 12;
   constexpr int64_t kMostOffsets = 128;
-  const int64_t length = chosen.config.length;
-  const Tokens tokens(chosen, head, 0, length - 1);
+  const int64_t length = subject.chosen.config.length;
+  const Tokens tokens(subject, head, 0, length - 1);
   const int64_t step = (length + kMostOffsets - 1) / kMostOffsets;
   std::vector<std::vector<double>> by_offset(
       static_cast<size_t>((length + step - 1) / step));
@@ -178,21 +218,24 @@ Json ByDistance(const Chosen& chosen, int64_t head, Content content) {
     const std::vector<int64_t> q_pos = {at};
     std::vector<int64_t> keys;
     for (int64_t key = at; key >= 0; key -= step) keys.push_back(key);
+    std::vector<double> q, k;  // [content, 1 or keys, width]
     for (uint64_t n = 0; n < kContents; ++n) {
-      std::vector<double> q(static_cast<size_t>(tokens.width()));
-      std::vector<double> k = q;
+      std::vector<double> query(static_cast<size_t>(tokens.width()));
+      std::vector<double> key = query;
       if (content != Content::kNone) {
-        k = q = Normals(tokens.width(), chosen.config.seed + 17 * n);
+        key = query =
+            Normals(tokens.width(), subject.chosen.config.seed + 17 * n);
       }
       if (content == Content::kRandom) {
-        k = Normals(tokens.width(), chosen.config.seed + 17 * n + 1);
+        key = Normals(tokens.width(), subject.chosen.config.seed + 17 * n + 1);
       }
-      const std::vector<double> s =
-          tokens
-              .Logits(tokens.Placed(q, q_pos),
-                      tokens.Placed(Repeated(k, keys.size()), keys), q_pos,
-                      keys, /*causal=*/false)
-              .ToVector();
+      Append(q, query, 1);
+      Append(k, key, keys.size());
+    }
+    for (const Tensor& logits :
+         tokens.Logits(tokens.Placed(q, q_pos), tokens.Placed(k, keys), q_pos,
+                       keys, /*causal=*/false)) {
+      const std::vector<double> s = logits.ToVector();
       for (size_t o = 0; o < s.size(); ++o) by_offset[o].push_back(s[o]);
     }
   }
@@ -210,10 +253,12 @@ Json ByDistance(const Chosen& chosen, int64_t head, Content content) {
   return {{"x", x}, {"mean", mean}, {"low", low}, {"high", high}};
 }
 
-Json Pairs(const Chosen& chosen, const std::vector<int64_t>& positions) {
-  const auto encoding = chosen.info->example(chosen.config);
-  const Terms terms = encoding->Lower(cli::ShapeOf(chosen.config)).terms;
-  if (!terms.rotate || terms.rotate->Mixed()) return nullptr;
+Json Pairs(const Subject& subject, const std::vector<int64_t>& positions) {
+  const Terms terms =
+      subject.Build()->Lower(cli::ShapeOf(subject.chosen.config)).terms;
+  if (!terms.rotate || terms.rotate->Mixed() || terms.rotate->heads > 1) {
+    return nullptr;
+  }
   const Rotation& r = *terms.rotate;
   Json pairs = Json::array();
   for (int64_t p = 0; p < r.NumPairs(); ++p) {

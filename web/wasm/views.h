@@ -3,6 +3,10 @@
 #ifndef LOCUS_WEB_WASM_VIEWS_H_
 #define LOCUS_WEB_WASM_VIEWS_H_
 
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "cli/answers/answers.h"
 #include "cli/answers/explain.h"
 
@@ -10,6 +14,15 @@ namespace locus::web {
 
 using cli::Chosen;
 using cli::Json;
+
+// An encoding that the page asks about: an example, or the same with trained
+// parameters.
+struct Subject {
+  std::unique_ptr<Encoding> Build() const;
+
+  Chosen chosen;
+  std::vector<Tensor> trained = {};  // empty: those of the example
+};
 
 // What tokens contain.
 enum class Content : uint8_t {
@@ -27,17 +40,23 @@ struct ScoreRequest {
   bool causal = false;
 };
 
+// What `locus show` answers.
+Json Show(const Subject& subject);
+
+// What `locus check` answers.
+Json Check(const Subject& subject);
+
 // {logits, weights}: [count][count] of one head. An encoding of the input is
 // added to the tokens, which are then queries and keys themselves.
-Json Scores(const Chosen& chosen, const ScoreRequest& request);
+Json Scores(const Subject& subject, const ScoreRequest& request);
 
 // {x, mean, low, high}: the logit by offset m - n over random contents and
 // two query positions; low and high are the ends of their range.
-Json ByDistance(const Chosen& chosen, int64_t head, Content content);
+Json ByDistance(const Subject& subject, int64_t head, Content content);
 
 // {layout, pairs: [{first, second, wavelength}], at: [{position, cos, sin}]} of
 // a rotation; null without one.
-Json Pairs(const Chosen& chosen, const std::vector<int64_t>& positions);
+Json Pairs(const Subject& subject, const std::vector<int64_t>& positions);
 
 // Of a layer that rotates: {wavelengths, angles: {positions, error}, layout:
 // {offsets, right, wrong, change}}, else null. `error` is the largest error of

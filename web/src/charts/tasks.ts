@@ -1,4 +1,4 @@
-// Accuracy by length: one small panel a task.
+// Accuracy by length: one small panel per task.
 import { drawToFit, element } from '../dom';
 import * as format from '../format';
 import { legend } from '../legend';

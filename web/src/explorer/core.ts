@@ -1,5 +1,6 @@
 // The C++ core, as WebAssembly in workers: questions and answers as JSON, rows of
 // numbers as float64 (web/wasm/ask.cc).
+import { Trained, type TrainedFile } from './trained';
 import type { FromWorker, ToWorker } from './worker';
 
 export type Row = Float64Array;
@@ -148,9 +149,14 @@ function revive(value: unknown, numbers: Float64Array): unknown {
 class Lane {
   private readonly worker: Worker;
   private readonly waiting = new Map<number, (message: FromWorker) => void>();
+  private readonly held = new Set<string>(); // trained tables that the worker has
   private last = 0;
 
-  constructor(source: string, module: WebAssembly.Module) {
+  constructor(
+    source: string,
+    module: WebAssembly.Module,
+    private readonly trained: Trained,
+  ) {
     this.worker = new Worker(source);
     this.worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
       this.waiting.get(data.id)?.(data);
@@ -164,6 +170,11 @@ class Lane {
   }
 
   async ask<T>(question: object): Promise<T> {
+    const { encoding, trained } = question as { encoding?: string; trained?: boolean };
+    if (trained && encoding && !this.held.has(encoding)) {
+      this.held.add(encoding);
+      await this.ask({ ask: 'hold', encoding, params: this.trained.of(encoding)!.params });
+    }
     const id = ++this.last;
     const reply = await new Promise<FromWorker>((resolve) => {
       this.waiting.set(id, resolve);
@@ -181,6 +192,7 @@ export interface Core {
   show: Lane;
   scores: Lane;
   check: Lane;
+  trained: Trained;
 }
 
 async function unpacked(base64: string): Promise<ArrayBuffer> {
@@ -193,16 +205,18 @@ export async function startCore(): Promise<Core> {
   const part = (id: string) => document.getElementById(id)!.textContent!;
   const module = await WebAssembly.compile(await unpacked(part('core-wasm').trim()));
   const source = URL.createObjectURL(new Blob([part('core-script')], { type: 'text/javascript' }));
-  return {
-    show: new Lane(source, module),
-    scores: new Lane(source, module),
-    check: new Lane(source, module),
-  };
+  const trained = new Trained(JSON.parse(part('trained')) as TrainedFile | null);
+  const lane = () => new Lane(source, module, trained);
+  return { show: lane(), scores: lane(), check: lane(), trained };
 }
 
-/** Runs `work` for the newest state alone: calls while it runs become one more run. `busy` counts
- * in data-busy what runs for it. */
-export function latest(busy: HTMLElement, work: () => Promise<void>): () => void {
+const rest = (milliseconds: number) =>
+  new Promise<void>((ready) => setTimeout(ready, milliseconds));
+
+/** Runs `work` for the newest state alone: calls while it runs become one more run. With a
+ * `pause`, it waits until there was no call for as many milliseconds. `busy` counts in data-busy
+ * what runs for it. */
+export function latest(busy: HTMLElement, work: () => Promise<void>, pause = 0): () => void {
   let running = false;
   let again = false;
   const count = (more: number) => {
@@ -214,7 +228,8 @@ export function latest(busy: HTMLElement, work: () => Promise<void>): () => void
     try {
       do {
         again = false;
-        await work();
+        if (pause > 0) await rest(pause);
+        if (!again) await work();
       } while (again);
     } finally {
       running = false;

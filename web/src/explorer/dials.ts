@@ -3,6 +3,7 @@
 import { element } from '../dom';
 import { compact } from '../format';
 import type { Pairs } from './core';
+import type { FigureBox } from './figure';
 
 const SPACE = 'http://www.w3.org/2000/svg';
 
@@ -20,13 +21,13 @@ function add(
 }
 
 /** At most `most` of `count`, the first and the last among them. */
-export function some(count: number, most: number): number[] {
+function some(count: number, most: number): number[] {
   if (count <= most) return Array.from({ length: count }, (_, k) => k);
   return Array.from({ length: most }, (_, k) => Math.round((k * (count - 1)) / (most - 1)));
 }
 
 /** One dial per pair, fast ones first. `at[0]` is the query, `at[1]` the key. */
-export function dialsChart(pairs: Pairs, width: number, most = 8): SVGSVGElement {
+function dialsChart(pairs: Pairs, width: number, most = 8): SVGSVGElement {
   const shown = some(pairs.pairs.length, most);
   const columns = Math.max(2, Math.min(shown.length, Math.floor(width / 112)));
   const cell = width / columns;
@@ -95,12 +96,45 @@ export function dialsChart(pairs: Pairs, width: number, most = 8): SVGSVGElement
   return svg;
 }
 
-export function dialsKey(m: number, n: number): HTMLElement {
+/** What the two hands and the angle between them are. */
+export interface Hands {
+  first: string;
+  second: string;
+  angle: string;
+}
+
+const queryAndKey = ({ at: [query, key] }: Pairs): Hands => {
+  const [m, n] = [query!.position, key!.position];
+  return { first: `query at m = ${m}`, second: `key at n = ${n}`, angle: `m − n = ${m - n}` };
+};
+
+function dialsKey({ first, second, angle }: Hands): HTMLElement {
   return element(
     'ul',
     { class: 'names' },
-    element('li', {}, element('i', { style: 'color:var(--series-1)' }), `query at m = ${m}`),
-    element('li', {}, element('i', { style: 'color:var(--series-2)' }), `key at n = ${n}`),
-    element('li', {}, element('i', { class: 'area third' }), `their angle, by m − n = ${m - n}`),
+    element('li', {}, element('i', { style: 'color:var(--series-1)' }), first),
+    element('li', {}, element('i', { style: 'color:var(--series-2)' }), second),
+    element('li', {}, element('i', { class: 'area third' }), `the angle between them, ${angle}`),
+  );
+}
+
+/** The dials of a figure, with their key above and their numbers behind CSV. */
+export function drawDials(
+  box: FigureBox,
+  pairs: Pairs,
+  most: number,
+  hands = queryAndKey(pairs),
+): void {
+  box.own(
+    (width) => dialsChart(pairs, width, most),
+    () => ({
+      head: ['pair', 'wavelength', 'cos_m', 'sin_m', 'cos_n', 'sin_n'],
+      rows: pairs.pairs.map(({ wavelength }, p) => [
+        p,
+        wavelength,
+        ...pairs.at.flatMap(({ cos, sin }) => [cos[p], sin[p]]),
+      ]),
+    }),
+    dialsKey(hands),
   );
 }

@@ -1,9 +1,9 @@
 // The explorer: Learn, Play and Your model, over one core.
 import { startThemeButton } from '../theme';
 import { startCore, type Info } from './core';
-import { Learn } from './learn';
+import { Learn } from './learn/learn';
 import { ModelView, type Published } from './model';
-import { Play } from './play';
+import { Play } from './play/play';
 
 const PARTS = ['learn', 'play', 'model'] as const;
 type Part = (typeof PARTS)[number];

@@ -100,7 +100,9 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
         x: 'at',
         text: 'label',
         frameAnchor: 'top',
-        dy: -6,
+        textAnchor: 'start',
+        dx: 5,
+        dy: 2,
         fill: 'var(--soft)',
       }),
       ...points.map((line, index) =>
@@ -215,7 +217,7 @@ export class FigureBox {
       head: [heat.y, heat.x, 'value'],
       rows: heat.values.flatMap((row, y) =>
         Array.from(row, (value, x) => [
-          heat.names?.[y] ?? heat.firstY + y,
+          (heat.names ?? heat.rows)?.[y] ?? heat.firstY + y,
           heat.names?.[x] ?? heat.firstX + x,
           Number.isFinite(value) ? value : null,
         ]),
@@ -274,10 +276,10 @@ export class FigureBox {
     this.redraw();
   }
 
-  /** A drawing of the caller's own. */
-  own(draw: (width: number) => SVGSVGElement, table: () => Table): void {
+  /** A drawing of the caller's own, with its key. */
+  own(draw: (width: number) => SVGSVGElement, table: () => Table, key: HTMLElement): void {
     this.reading.hidden = true;
-    this.names.replaceChildren();
+    this.names.replaceChildren(key);
     this.draw = draw;
     this.table = table;
     this.redraw();

@@ -12,6 +12,7 @@ export interface Heat {
   colours: 'centred' | 'weights';
   most?: number; // the end of the scale; the largest size unless given
   names?: string[]; // of rows and columns, instead of numbers
+  rows?: string[]; // names of the rows alone
   mark?: [number, number]; // row and column of a cell that is framed
   picked?: (row: number, column: number) => void; // a press on a cell
 }
@@ -81,12 +82,16 @@ function pixels(heat: Heat, most: number): string {
   return canvas.toDataURL();
 }
 
-/** About `most` of `count` places, a round step apart. */
-function ticks(count: number, most: number): number[] {
+/** About `most` of `count` places that stand for round numbers; `first` is the number of place 0. */
+function ticks(count: number, most: number, first: number): number[] {
   const raw = count / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
   const step = [1, 2, 5, 10].map((k) => k * power).find((one) => one >= raw) ?? 1;
-  return Array.from({ length: Math.ceil(count / step) }, (_, k) => k * step);
+  const from = Math.ceil(first / step) * step - first;
+  return Array.from(
+    { length: Math.max(0, Math.ceil((count - from) / step)) },
+    (_, k) => from + k * step,
+  );
 }
 
 const LEFT = 44;
@@ -150,7 +155,9 @@ export function heatChart(heat: Heat, width: number, square: boolean): SVGSVGEle
     );
   }
   const name = (at: number, first: number) => heat.names?.[at] ?? short(first + at);
-  for (const at of heat.names ? heat.names.map((_, k) => k) : ticks(columns, across / 60))
+  for (const at of heat.names
+    ? heat.names.map((_, k) => k)
+    : ticks(columns, across / 60, heat.firstX))
     svg.append(
       svgElement(
         'text',
@@ -163,7 +170,9 @@ export function heatChart(heat: Heat, width: number, square: boolean): SVGSVGEle
         name(at, heat.firstX),
       ),
     );
-  for (const at of heat.names ? heat.names.map((_, k) => k) : ticks(rows, height / 26))
+  for (const at of heat.names || heat.rows
+    ? heat.values.map((_, k) => k)
+    : ticks(rows, height / 26, heat.firstY))
     svg.append(
       svgElement(
         'text',
@@ -173,11 +182,14 @@ export function heatChart(heat: Heat, width: number, square: boolean): SVGSVGEle
           'text-anchor': 'end',
           fill: 'var(--soft)',
         },
-        name(at, heat.firstY),
+        rowName(heat, at),
       ),
     );
   return svg;
 }
+
+const rowName = (heat: Heat, at: number) =>
+  (heat.names ?? heat.rows)?.[at] ?? short(heat.firstY + at);
 
 /** The row and column under the pointer. */
 export function cellAt(heat: Heat, image: Element, event: MouseEvent): [number, number] {
@@ -197,7 +209,7 @@ export function readingAt(heat: Heat, image: Element, event: PointerEvent): stri
   if (value === undefined) return '';
   const name = (at: number, first: number) => heat.names?.[at] ?? short(first + at);
   const said = Number.isFinite(value) ? short(value) : 'masked';
-  return `${heat.y} ${name(i, heat.firstY)}, ${heat.x} ${name(j, heat.firstX)}: ${said}`;
+  return `${heat.y} ${rowName(heat, i)}, ${heat.x} ${name(j, heat.firstX)}: ${said}`;
 }
 
 /** The colours and what they stand for. */

@@ -13,6 +13,9 @@ export interface Published {
 /** More than any config.json has: it is not read at all. */
 const MOST_BYTES = 16 * 2 ** 20;
 
+const tooLarge = (what: string, bytes: number) =>
+  `A config.json has at most ${MOST_BYTES / 2 ** 20} MB; this ${what} has ${count(bytes / 1e6)} MB.`;
+
 type Model = Explained['models'][number];
 
 function layerTable({ explained, facts }: Model): HTMLElement {
@@ -247,9 +250,7 @@ class Source {
 
   private async read(file: File): Promise<void> {
     if (file.size > MOST_BYTES) {
-      this.say(
-        `A config.json has at most ${MOST_BYTES / 2 ** 20} MB; this file has ${count(file.size / 1e6)} MB.`,
-      );
+      this.say(tooLarge('file', file.size));
       return;
     }
     this.area.value = await file.text();
@@ -317,6 +318,11 @@ export class ModelView {
     const query = new URLSearchParams(named.map(({ name }, index) => ['ab'[index]!, name]));
     if (location.hash.startsWith('#model'))
       history.replaceState(null, '', `#model${named.length ? `?${query}` : ''}`);
+    const large = models.find(({ text }) => text.length > MOST_BYTES);
+    if (large) {
+      this.say(tooLarge('text', large.text.length));
+      return;
+    }
     if (models.length === 0) {
       this.say('');
       this.answer.replaceChildren();

@@ -1,8 +1,9 @@
 // Learn: the guided path. A step is a text, a figure that the reader moves, and a
 // question to answer before the explanation shows.
-import { element } from '../dom';
-import type { Core, Info } from './core';
-import { STEPS, type Live, type Step } from './steps';
+import { element } from '../../dom';
+import type { Core, Info } from '../core';
+import type { Live, Step } from './stage';
+import { STEPS } from './steps';
 
 function paragraphs(lines: string[]): HTMLElement[] {
   return lines.map((line) => {

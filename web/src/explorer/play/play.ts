@@ -1,272 +1,46 @@
 // Play: any encoding with all of its options, and two of them side by side.
-import { choice, element } from '../dom';
-import { short } from '../format';
-import { flag, optionControl, select, slider } from './controls';
+import { choice, element } from '../../dom';
+import { flag, optionControl, select, slider } from '../controls';
 import {
   CoreError,
   latest,
   type Core,
-  type CurvesPanel,
   type Distance,
-  type HeatPanel,
+  type Field,
   type Info,
   type Pairs,
   type Property,
   type Scores,
   type Show,
-} from './core';
-import { dialsChart, dialsKey } from './dials';
-import { FigureBox } from './figure';
-import { largest } from './heat';
-
-interface Choice {
-  encoding: string;
-  options: Record<string, string>;
-}
-
-interface State {
-  sides: Choice[]; // one or two
-  heads: number;
-  dim: number;
-  length: number;
-  seed: number;
-  head: number;
-  content: 'matching' | 'random' | 'none';
-  causal: boolean;
-  weights: boolean;
-  m: number;
-  n: number;
-}
-
-const START: State = {
-  sides: [{ encoding: 'rope', options: {} }],
-  heads: 8,
-  dim: 64,
-  length: 128,
-  seed: 1,
-  head: 1,
-  content: 'matching',
-  causal: false,
-  weights: false,
-  m: 40,
-  n: 30,
-};
-
-/** Tokens of the matrix: more cannot be told apart on a screen. */
-const MOST_TOKENS = 96;
-const NUMBERS = ['heads', 'dim', 'length', 'seed', 'head', 'm', 'n'] as const;
-
-/** "#play?a=rope&a.base=500&length=256". */
-export function writeState(state: State): string {
-  const query = new URLSearchParams();
-  state.sides.forEach(({ encoding, options }, side) => {
-    const name = 'ab'[side]!;
-    query.set(name, encoding);
-    for (const [option, value] of Object.entries(options)) query.set(`${name}.${option}`, value);
-  });
-  for (const name of NUMBERS) if (state[name] !== START[name]) query.set(name, String(state[name]));
-  if (state.content !== START.content) query.set('content', state.content);
-  if (state.causal) query.set('causal', '1');
-  if (state.weights) query.set('weights', '1');
-  return `#play?${query}`;
-}
-
-export function readState(hash: string, known: Info[]): State {
-  const query = new URLSearchParams(hash.split('?')[1] ?? '');
-  const state: State = { ...START, sides: [] };
-  for (const name of ['a', 'b']) {
-    const info = known.find((one) => one.name === query.get(name));
-    if (!info) continue;
-    const options: Record<string, string> = {};
-    for (const { name: option } of info.example_options) {
-      const value = query.get(`${name}.${option}`);
-      if (value !== null) options[option] = value;
-    }
-    state.sides.push({ encoding: info.name, options });
-  }
-  if (state.sides.length === 0) state.sides = [{ encoding: 'rope', options: {} }];
-  for (const name of NUMBERS) {
-    const value = Number(query.get(name) ?? START[name]);
-    if (Number.isInteger(value) && value >= 0) state[name] = value;
-  }
-  const content = query.get('content');
-  if (content === 'random' || content === 'none') state.content = content;
-  state.causal = query.get('causal') === '1';
-  state.weights = query.get('weights') === '1';
-  return state;
-}
-
-const VERDICTS = { yes: 'yes', no: 'no', 'does not apply': '–' };
-
-function propertyTable(names: string[], reports: Property[][]): HTMLElement {
-  const rows = (reports[0] ?? []).map((property, index) => {
-    const cells = reports.map((report) => {
-      const found = report[index]!;
-      const number = found.value === null ? '' : ` ${short(found.value)}`;
-      return element(
-        'td',
-        {
-          class: `verdict ${found.verdict === 'yes' ? 'is' : found.verdict === 'no' ? 'is-not' : ''}`,
-          title: found.measure,
-        },
-        element('b', {}, VERDICTS[found.verdict]),
-        element('small', {}, number),
-      );
-    });
-    return element(
-      'tr',
-      {},
-      element('th', { scope: 'row' }, property.name, element('small', {}, property.question)),
-      ...cells,
-      ...(reports.length === 1 ? [element('td', {}, reports[0]![index]!.sentence)] : []),
-    );
-  });
-  const head = ['Property', ...names, ...(reports.length === 1 ? ['Finding'] : [])];
-  return element(
-    'table',
-    { class: 'properties' },
-    element('caption', {}, 'Measured now, on random tokens: the verdict and the number behind it'),
-    element(
-      'thead',
-      {},
-      element('tr', {}, ...head.map((title) => element('th', { scope: 'col' }, title))),
-    ),
-    element('tbody', {}, ...rows),
-  );
-}
-
-type Kind = 'panels' | 'scores' | 'properties';
-
-/** Everything that is drawn of one side. */
-class Side {
-  readonly root: HTMLElement;
-  private readonly about = element('div', { class: 'about-encoding' });
-  private readonly problem = element('p', { class: 'problem', role: 'alert', hidden: '' });
-  private readonly problems = new Map<Kind, string>();
-  private readonly panels: FigureBox[] = [];
-  private readonly panelBox = element('div', {});
-  readonly matrix = new FigureBox('scores', 'Score of each query on each key', true);
-  readonly distance = new FigureBox('distance', 'Score against distance');
-  readonly dials = new FigureBox('dials', 'Rotated pairs');
-  private readonly dialsBox: HTMLElement;
-  private readonly dialsNames = element('div', {});
-
-  constructor(title: string) {
-    this.dialsBox = element('div', { hidden: '' }, this.dialsNames, this.dials.root);
-    this.root = element(
-      'section',
-      { class: 'side', 'aria-label': title },
-      this.about,
-      this.problem,
-      this.panelBox,
-      this.matrix.root,
-      this.distance.root,
-      this.dialsBox,
-    );
-  }
-
-  /** What went wrong in one kind of figure; nothing: it is drawn. */
-  say(kind: Kind, sentence: string): void {
-    this.problems.set(kind, sentence);
-    const said = [...new Set([...this.problems.values()].filter(Boolean))].join(' ');
-    this.problem.textContent = said;
-    this.problem.hidden = said === '';
-    this.root.classList.toggle('stale', said !== '');
-  }
-
-  describe(info: Info, show: Show): void {
-    const untrained = info.trainable
-      ? [
-          element(
-            'p',
-            { class: 'untrained' },
-            'Its parameters are trained in reality. Here they hold example values that nobody trained, so the picture shows their shape and reach, not what a model learns.',
-          ),
-        ]
-      : [];
-    this.about.replaceChildren(
-      element('h3', {}, info.title),
-      element(
-        'p',
-        { class: 'formula', tabindex: '0', role: 'group', 'aria-label': 'Formula' },
-        info.formula,
-      ),
-      element(
-        'p',
-        { class: 'facts' },
-        `${info.reference === 'none' ? 'No position' : `${info.reference === 'relative' ? 'Relative' : 'Absolute'}, enters at ${show.terms.join(', ') || 'nothing'}`}. ${info.paper ? `${info.paper}. ` : ''}${info.models ? `Used by ${info.models}.` : ''}`,
-      ),
-      ...untrained,
-    );
-  }
-
-  show(show: Show, scale: (number | undefined)[]): void {
-    while (this.panels.length > show.panels.length) this.panels.pop()!.root.remove();
-    while (this.panels.length < show.panels.length) {
-      const box = new FigureBox('panel', '');
-      this.panels.push(box);
-      this.panelBox.append(box.root);
-    }
-    show.panels.forEach((panel, index) => drawPanel(this.panels[index]!, panel, scale[index]));
-  }
-
-  showPairs(pairs: Pairs | null, m: number, n: number): void {
-    this.dialsBox.hidden = pairs === null;
-    if (!pairs) return;
-    this.dialsNames.replaceChildren(dialsKey(m, n));
-    this.dials.own(
-      (width) => dialsChart(pairs, width),
-      () => ({
-        head: ['pair', 'wavelength', 'cos_m', 'sin_m', 'cos_n', 'sin_n'],
-        rows: pairs.pairs.map(({ wavelength }, p) => [
-          p,
-          wavelength,
-          ...pairs.at.flatMap(({ cos, sin }) => [cos[p], sin[p]]),
-        ]),
-      }),
-    );
-  }
-
-  redraw(): void {
-    for (const box of [...this.panels, this.matrix, this.distance, this.dials]) box.redraw();
-  }
-}
-
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-
-function drawPanel(box: FigureBox, panel: HeatPanel | CurvesPanel, most?: number): void {
-  if (panel.kind === 'heatmap') {
-    box.title(capital(panel.title || `${panel.value_label}, by ${panel.x_label}`));
-    box.heat({
-      label: panel.title || panel.value_label,
-      x: panel.x_label,
-      y: panel.y_label,
-      firstX: panel.first_x,
-      firstY: panel.first_y,
-      values: panel.values,
-      colours: 'centred',
-      ...(most ? { most } : {}),
-    });
-    return;
-  }
-  box.title(capital(panel.title || panel.y_label));
-  box.lines({
-    label: panel.title || panel.y_label,
-    x: panel.x_label,
-    y: panel.y_label,
-    lines: panel.curves.map(({ label, y }) => ({ label, x: panel.x, y })),
-    ...(panel.band
-      ? {
-          band: { label: panel.band.label, x: panel.x, low: panel.band.low, high: panel.band.high },
-        }
-      : {}),
-  });
-}
+} from '../core';
+import { FigureBox } from '../figure';
+import { largest } from '../heat';
+import { propertyTable } from './properties';
+import { capital, Side, type Kind } from './side';
+import {
+  MOST_TOKENS,
+  NUMBERS,
+  readState,
+  START,
+  writeState,
+  type Choice,
+  type State,
+} from './state';
 
 const subtract = (a: ArrayLike<number>, b: ArrayLike<number>) =>
   Float64Array.from(a, (value, n) => value - b[n]!);
 const alike = (a: ArrayLike<number>[], b: ArrayLike<number>[]) =>
   a.length === b.length && a[0]?.length === b[0]?.length;
+
+/** The default of an option as its text. */
+function defaultOf({ default: fallback, type }: Field): string | undefined {
+  if (fallback === null || fallback === 'None') return undefined;
+  return type === 'flag' ? fallback.toLowerCase() : fallback;
+}
+
+/** "kind=power,width=8" as names and values. */
+const pairsOf = (variant: string) =>
+  variant.split(',').map((one) => one.split('=').map((part) => part.trim()) as [string, string]);
 
 export class Play {
   private state: State = START;
@@ -293,11 +67,7 @@ export class Play {
     'Both against distance',
   );
   private sides: Side[] = [];
-  private shown: (Show | undefined)[] = [];
   private readonly changed: (() => void)[];
-  /** Milliseconds from a change to figures in the document, newest last. */
-  readonly latencies: number[] = [];
-  private began = 0;
 
   constructor(
     private readonly root: HTMLElement,
@@ -317,7 +87,8 @@ export class Play {
     this.changed = [
       latest(this.root, () => this.drawPanels()),
       latest(this.root, () => this.drawScores()),
-      latest(this.root, () => this.drawProperties()),
+      // Figures come first: a check takes all of a core.
+      latest(this.root, () => this.drawProperties(), 150),
     ];
   }
 
@@ -338,14 +109,66 @@ export class Play {
     return this.known.find(({ name }) => name === choice.encoding)!;
   }
 
+  /** What the options are before the reader changes any. */
+  private start(encoding: string): Record<string, string> {
+    return (this.state.trained && this.core.trained.of(encoding)?.options) || {};
+  }
+
+  private options({ encoding, options }: Choice): Record<string, string> {
+    return { ...this.start(encoding), ...options };
+  }
+
+  /** Whether there is a trained table for just these sizes and options. */
+  private isTrained(choice: Choice): boolean {
+    const table = this.core.trained.of(choice.encoding);
+    if (!this.state.trained || !table || !this.core.trained.fits(this.state)) return false;
+    const fallback = new Map(
+      this.info(choice).example_options.map((field) => [field.name, defaultOf(field)]),
+    );
+    return Object.entries(choice.options).every(
+      ([name, value]) => value === (table.options[name] ?? fallback.get(name)),
+    );
+  }
+
   private question(ask: string, side: number, more: object = {}): object {
     const { heads, dim, length, seed, sides } = this.state;
-    const { encoding, options } = sides[side]!;
-    return { ask, encoding, options, heads, dim, length, seed, ...more };
+    const choice = sides[side]!;
+    const trained = this.isTrained(choice) ? { trained: true } : {};
+    const { encoding } = choice;
+    const options = this.options(choice);
+    return { ask, encoding, options, heads, dim, length, seed, ...trained, ...more };
+  }
+
+  /** Where the parameters of a side come from: nothing to say, or a note. */
+  private parameters(choice: Choice): HTMLElement[] {
+    if (!this.info(choice).trainable) return [];
+    const { trained } = this.core;
+    const table = trained.of(choice.encoding);
+    if (table && this.isTrained(choice))
+      return [element('p', { class: 'parameters' }, trained.story(table))];
+    const note = element(
+      'p',
+      { class: 'parameters untrained' },
+      'Not trained: a model trains these parameters, but here they hold random example values, which show the shape and reach of the encoding and not what a model learns. ',
+    );
+    if (table) {
+      const { heads, dim, length } = trained.sizes;
+      const button = element('button', { type: 'button' }, 'Show trained ones');
+      button.addEventListener('click', () => {
+        Object.assign(this.state, trained.sizes, { trained: true });
+        choice.options = {};
+        this.build();
+        this.update();
+      });
+      note.append(
+        `Trained ones are there for ${heads} heads of ${dim} channels and ${length} tokens. `,
+        button,
+      );
+    }
+    return [note];
   }
 
   private update(): void {
-    this.began = performance.now();
     history.replaceState(null, '', writeState(this.state));
     for (const one of this.changed) one();
   }
@@ -356,7 +179,6 @@ export class Play {
     this.sides = state.sides.map(
       (choice, side) => new Side(`${'AB'[side]}: ${this.info(choice).title}`),
     );
-    this.shown = state.sides.map(() => undefined);
     this.views.replaceChildren(...this.sides.map(({ root }) => root));
     this.views.classList.toggle('two', state.sides.length === 2);
     this.difference.hidden = state.sides.length < 2;
@@ -390,33 +212,50 @@ export class Play {
         this.controls.querySelectorAll<HTMLElement>('fieldset[data-side] select')[side]?.focus();
       }),
     );
-    if (info.variants.length > 0) {
-      const presets = element('div', { class: 'presets', role: 'group', 'aria-label': 'Variants' });
-      for (const variant of ['', ...info.variants]) {
-        const button = element('button', { type: 'button' }, variant || 'default');
-        button.addEventListener('click', () => {
-          chosen.options = Object.fromEntries(
-            variant
-              .split(',')
-              .filter(Boolean)
-              .map((one) => one.split('=').map((part) => part.trim()) as [string, string]),
-          );
-          this.build();
-          this.update();
-        });
-        presets.append(button);
-      }
-      box.append(presets);
-    }
+    const presets = this.presets(chosen, info);
+    if (presets.length > 1)
+      box.append(
+        element('div', { class: 'presets', role: 'group', 'aria-label': 'Variants' }, ...presets),
+      );
+    const options = this.options(chosen);
     for (const field of info.example_options)
       box.append(
-        optionControl(field, chosen.options[field.name], (value) => {
+        optionControl(field, options[field.name], (value) => {
+          // What was emptied goes back to the start.
           if (value === undefined) delete chosen.options[field.name];
           else chosen.options[field.name] = value;
           this.update();
         }),
       );
     return box;
+  }
+
+  /** A button for each set of options that is worth a press. */
+  private presets(chosen: Choice, info: Info): HTMLElement[] {
+    const start = this.start(chosen.encoding);
+    const button = (title: string, options: Record<string, string>) => {
+      const made = element('button', { type: 'button' }, title);
+      made.addEventListener('click', () => {
+        chosen.options = options;
+        this.build();
+        this.update();
+      });
+      return made;
+    };
+    // The descriptor's own defaults, where a trained table has others.
+    const defaults = Object.fromEntries(
+      info.example_options
+        .filter(({ name }) => name in start)
+        .map((field) => [field.name, defaultOf(field) ?? '']),
+    );
+    const tied = Object.keys(start).length > 0;
+    return [
+      ...(tied ? [button('as trained', {})] : []),
+      button('default', defaults),
+      ...info.variants.map((variant) =>
+        button(variant, { ...defaults, ...Object.fromEntries(pairsOf(variant)) }),
+      ),
+    ];
   }
 
   private compareButton(): HTMLElement {
@@ -503,6 +342,18 @@ export class Play {
         'weights',
       ),
       flag(
+        'trained parameters, where there are any',
+        this.state.trained,
+        (value) => {
+          this.state.trained = value;
+          this.build();
+          this.update();
+          this.controls.querySelector<HTMLElement>('[name="trained"]')?.focus();
+        },
+        '',
+        'trained',
+      ),
+      flag(
         'causal mask',
         this.state.causal,
         (value) => {
@@ -536,17 +387,22 @@ export class Play {
     );
   }
 
+  /** Counts in the document what was drawn. */
+  private drew(what: 'drawn' | 'scored' | 'checked'): void {
+    this.root.dataset[what] = String(Number(this.root.dataset[what] ?? 0) + 1);
+  }
+
   private async drawPanels(): Promise<void> {
-    const { began } = this;
     const sides = this.sides;
     const { m, n } = this.state;
     const choices = this.state.sides;
-    const answers = await this.each('panels', async (side) => ({
-      show: await this.core.show.ask<Show>(this.question('show', side)),
-      pairs: await this.core.show.ask<Pairs | null>(
-        this.question('pairs', side, { positions: [m, n] }),
-      ),
-    }));
+    const answers = await this.each('panels', async (side) => {
+      const [show, pairs] = await Promise.all([
+        this.core.show.ask<Show>(this.question('show', side)),
+        this.core.show.ask<Pairs | null>(this.question('pairs', side, { positions: [m, n] })),
+      ]);
+      return { show, pairs };
+    });
     if (sides !== this.sides) return;
     const scales = (answers[0]?.show.panels ?? []).map((panel, index) => {
       const other = answers[1]?.show.panels[index];
@@ -557,13 +413,12 @@ export class Play {
     });
     answers.forEach((answer, index) => {
       if (!answer) return;
-      sides[index]!.describe(this.info(choices[index]!), answer.show);
+      const choice = choices[index]!;
+      sides[index]!.describe(this.info(choice), answer.show, ...this.parameters(choice));
       sides[index]!.show(answer.show, scales);
-      sides[index]!.showPairs(answer.pairs, m, n);
-      this.shown[index] = answer.show;
+      sides[index]!.showPairs(answer.pairs);
     });
-    this.latencies.push(performance.now() - began);
-    this.root.dataset['drawn'] = String(this.latencies.length);
+    this.drew('drawn');
   }
 
   private async drawScores(): Promise<void> {
@@ -572,12 +427,15 @@ export class Play {
     const count = Math.min(state.length, MOST_TOKENS);
     const head = Math.max(1, Math.min(state.head, state.heads));
     const look = { head: head - 1, content: state.content };
-    const answers = await this.each('scores', async (side) => ({
-      scores: await this.core.scores.ask<Scores>(
-        this.question('scores', side, { ...look, count, causal: state.causal }),
-      ),
-      distance: await this.core.scores.ask<Distance>(this.question('distance', side, look)),
-    }));
+    const answers = await this.each('scores', async (side) => {
+      const [scores, distance] = await Promise.all([
+        this.core.scores.ask<Scores>(
+          this.question('scores', side, { ...look, count, causal: state.causal }),
+        ),
+        this.core.scores.ask<Distance>(this.question('distance', side, look)),
+      ]);
+      return { scores, distance };
+    });
     if (sides !== this.sides) return;
     const kind = state.weights ? 'weights' : 'logits';
     const rows = answers.map((answer) => answer?.scores[kind]);
@@ -621,7 +479,7 @@ export class Play {
       rows,
       answers.map((answer) => answer?.distance),
     );
-    this.root.dataset['scored'] = String(Number(this.root.dataset['scored'] ?? 0) + 1);
+    this.drew('scored');
   }
 
   private drawDifference(
@@ -665,6 +523,6 @@ export class Play {
         answers.map((one) => one!.properties),
       ),
     );
-    this.root.dataset['checked'] = String(Number(this.root.dataset['checked'] ?? 0) + 1);
+    this.drew('checked');
   }
 }
