@@ -1,5 +1,5 @@
 // Fair comparisons: an encoding, plain attention and the machine's own limit
-// are timed turn about, and told as medians with their spread.
+// are timed interleaved, and reported as medians with their spread.
 #ifndef LOCUS_BENCH_MEASURE_H_
 #define LOCUS_BENCH_MEASURE_H_
 

@@ -3,9 +3,9 @@
 //
 // usage: locus_short [--threads=N] [--longest=N] [--bias] [--json=FILE]
 //
-// Both sides read the same inputs and are timed turn about in batches of a few
-// milliseconds. Told is the least of each side: whatever else the machine does
-// only adds to it. Both write into memory that is there beforehand.
+// Both sides read the same inputs and are timed alternately in short batches.
+// Reported is the minimum of each side: whatever else the machine does only
+// adds to it. Both write into memory that was allocated beforehand.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct Row {
   int64_t heads = 0;
   double locus_us = 0.0;
   double products_us = 0.0;  // the peer, threads inside each product
-  double heads_us = 0.0;     // the peer, a head a thread
+  double heads_us = 0.0;     // the peer, one head per thread
   double error = 0.0;        // largest difference of the two outputs
 
   double Peer() const { return std::min(products_us, heads_us); }
@@ -213,7 +213,7 @@ Args Read(int argc, char** argv) {
       args.longest = Number<int64_t>(arg, 4096);
     } else {
       throw Error(
-          fmt::format("unexpected argument '{}'; known are --threads=N, "
+          fmt::format("unexpected argument '{}'; known arguments: --threads=N, "
                       "--longest=N, --bias, --json=FILE",
                       arg));
     }
@@ -227,8 +227,8 @@ int Main(int argc, char** argv) {
   const std::string core = SettleBlasCore(SimdTarget(), argv);
   fmt::print(
       "softmax(Q K^T / 8{}) V with head dim {} on {} thread{}: Locus ({}) "
-      "against OpenBLAS ({})\nmicroseconds, the least of {}; BLAS with its "
-      "threads inside each product, or a head each\n\n"
+      "against OpenBLAS ({})\nmicroseconds, minimum of {}; BLAS with its "
+      "threads inside each product, or one head per thread\n\n"
       "{:>5} {:>5} {:>11} {:>11} {:>11} {:>9}  {:<5} {:>8}\n",
       args.bias ? " + B" : "", kDim, args.threads, args.threads == 1 ? "" : "s",
       SimdTarget(), core, kRounds, "B*H", "N", "Locus", "BLAS inside",

@@ -41,12 +41,12 @@ struct StreamSpec {
   StreamSpec Plain() const;
   // Decode: keys and values read once. Rotate: q and k read and written.
   double Bytes() const;
-  // Decode: reading; rotate: updating in place. Bytes a second.
+  // Decode: reading; rotate: updating in place. Bytes per second.
   double Limit(const MachineLimits& machine) const;
 };
 
 // Calls of one spec on data that take turns, so that none is found in a cache
-// when the one before has left it there: a model has one such cache a layer.
+// when the one before has left it there: a model has one such cache per layer.
 class StreamCase {
  public:
   explicit StreamCase(const StreamSpec& spec);
@@ -78,7 +78,7 @@ struct StreamRow {
   double error = 0.0;
 };
 
-// The call, plain decode (null: none) and the machine's bandwidth, turn about.
+// The call, plain decode (null: none) and the machine's bandwidth, interleaved.
 // `error` is left alone.
 StreamRow MeasureStream(StreamCase* plain, StreamCase& with, int repeats,
                         const Between& between);

@@ -171,7 +171,7 @@ class Short(unittest.TestCase):
             run("--fast")[::2],
             (
                 2,
-                "locus_short: unexpected argument '--fast'; known are "
+                "locus_short: unexpected argument '--fast'; known arguments: "
                 "--threads=N, --longest=N, "
                 "--bias, --json=FILE\n",
             ),

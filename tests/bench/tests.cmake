@@ -21,3 +21,11 @@ if(TARGET locus_counts)
   set_tests_properties(bench.counts bench.counts_tool PROPERTIES
     LABELS bench SKIP_RETURN_CODE 77 TIMEOUT 1800 PROCESSORS 2)
 endif()
+
+# Two builds beside each other.
+if(TARGET locus_turns)
+  add_test(NAME bench.versions COMMAND Python3::Interpreter
+    ${CMAKE_CURRENT_LIST_DIR}/versions_test.py
+    ${PROJECT_SOURCE_DIR}/bench/versions.py $<TARGET_FILE:locus_turns>)
+  set_tests_properties(bench.versions PROPERTIES LABELS bench)
+endif()
