@@ -77,11 +77,11 @@ timing:
 	@tools/compare_timing.sh
 
 wheel:
-	@tools/setup.sh
+	@tools/setup.sh wheel
 	@tools/wheel.sh
 
 docs:
-	@tools/setup.sh
+	@tools/setup.sh docs
 	@tools/python.sh build/venv-publish tools/publish-requirements.txt
 	@build/venv-publish/bin/python tools/docs_site.py
 

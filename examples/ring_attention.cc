@@ -5,24 +5,13 @@
 #include <locus/ring.h>
 #include <mpi.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <random>
-#include <vector>
+
+#include "inputs.h"
 
 namespace {
 
 constexpr int64_t kHeads = 4, kLength = 1000, kDim = 64;
-
-// The same on every rank: [1, kHeads, kLength, kDim].
-locus::Tensor Random(unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(kHeads * kLength * kDim));
-  for (float& value : x) value = normal(engine);
-  return locus::Tensor::From({1, kHeads, kLength, kDim}, std::move(x));
-}
 
 }  // namespace
 
@@ -33,7 +22,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 
-  const locus::Tensor q = Random(1), k = Random(2), v = Random(3);
+  // The same on every rank.
+  const locus::Tensor q = RandomTensor(kHeads, kLength, kDim, 1),
+                      k = RandomTensor(kHeads, kLength, kDim, 2),
+                      v = RandomTensor(kHeads, kLength, kDim, 3);
   const locus::Rope rope(kDim, locus::PairLayout::kHalves);
   // Zigzag: every rank has an early and a late stretch, so that causal
   // attention is the same work for each.
@@ -47,11 +39,7 @@ int main(int argc, char** argv) {
 
   const locus::Tensor want = locus::ring::TakeShard(
       locus::Attention(q, k, v, rope, {.causal = true}).out, mine);
-  const std::vector<double> a = result.out.ToVector(), b = want.ToVector();
-  double error = 0.0;
-  for (size_t n = 0; n < a.size(); ++n) {
-    error = std::max(error, std::abs(a[n] - b[n]));
-  }
+  const double error = LargestDifference(result.out, want);
   std::printf(
       "rank %d of %d: %d tokens, %d kB sent, equal to one process: %s\n", rank,
       ranks, static_cast<int>(result.out.size(2)),

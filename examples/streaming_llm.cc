@@ -11,24 +11,16 @@
 #include <locus/locus.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <random>
+#include <utility>
 #include <vector>
+
+#include "inputs.h"
 
 namespace {
 
 constexpr int64_t kTrained = 256, kSinks = 4, kQuarter = 63;
 constexpr int64_t kHeads = 4, kKeyHeads = 2, kDim = 64, kText = 1000;
-
-// [1, heads, kText, kDim] of normal numbers.
-locus::Tensor Random(int64_t heads, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(heads * kText * kDim));
-  for (float& value : x) value = normal(engine);
-  return locus::Tensor::From({1, heads, kText, kDim}, std::move(x));
-}
 
 // Tokens `kept` of x.
 locus::Tensor Tokens(const locus::Tensor& x, const std::vector<int64_t>& kept) {
@@ -46,8 +38,9 @@ locus::Tensor Tokens(const locus::Tensor& x, const std::vector<int64_t>& kept) {
 }  // namespace
 
 int main() {
-  const locus::Tensor q = Random(kHeads, 1), k = Random(kKeyHeads, 2),
-                      v = Random(kKeyHeads, 3);
+  const locus::Tensor q = RandomTensor(kHeads, kText, kDim, 1),
+                      k = RandomTensor(kKeyHeads, kText, kDim, 2),
+                      v = RandomTensor(kKeyHeads, kText, kDim, 3);
   const locus::Rope rope(kDim, locus::PairLayout::kHalves);
   locus::KvCache cache({.kv_heads = kKeyHeads,
                         .head_dim = kDim,
@@ -71,12 +64,7 @@ int main() {
     const locus::Tensor want =
         locus::Attention(Tokens(q, {t}), Tokens(k, kept), Tokens(v, kept), rope)
             .out;
-    for (int64_t h = 0; h < kHeads; ++h) {
-      for (int64_t d = 0; d < kDim; ++d) {
-        error =
-            std::max(error, std::abs(row.At(0, h, 0, d) - want.At(0, h, 0, d)));
-      }
-    }
+    error = std::max(error, LargestDifference(row, want));
   }
   std::printf("%d tokens, at most %d cached, highest position %d, %s\n",
               static_cast<int>(kText), static_cast<int>(cache.capacity()),

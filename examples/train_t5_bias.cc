@@ -9,25 +9,21 @@
 
 #include <cstdio>
 #include <memory>
-#include <random>
+#include <utility>
 #include <vector>
+
+#include "inputs.h"
 
 namespace {
 
 constexpr int64_t kHeads = 4, kLength = 128, kDim = 32, kBuckets = 32;
 
-locus::Tensor Random(unsigned seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(kHeads * kLength * kDim));
-  for (float& value : x) value = normal(engine);
-  return locus::Tensor::From({1, kHeads, kLength, kDim}, std::move(x));
-}
-
 }  // namespace
 
 int main() {
-  const locus::Tensor q = Random(1), k = Random(2), v = Random(3);
+  const locus::Tensor q = RandomTensor(kHeads, kLength, kDim, 1),
+                      k = RandomTensor(kHeads, kLength, kDim, 2),
+                      v = RandomTensor(kHeads, kLength, kDim, 3);
   const locus::AttentionOptions options = {.causal = true, .return_lse = true};
   const locus::Tensor target =
       locus::Attention(q, k, v, locus::Alibi(kHeads), options).out;

@@ -12,10 +12,16 @@ add_test(NAME check.tidy
   COMMAND Python3::Interpreter ${checks}/tidy.py
     ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 
-# What tools/new_encoding.py writes is an encoding that works.
+# What tools/new_encoding.py writes is an encoding that works, and the tool knows it.
+set(tool_parts "")
+if(TARGET locus_cli)
+  set(tool_parts $<TARGET_OBJECTS:locus_cli> $<TARGET_FILE:locus_measure>)
+endif()
 add_test(NAME check.new_encoding
   COMMAND Python3::Interpreter ${checks}/new_encoding.py ${PROJECT_SOURCE_DIR}
-    ${CMAKE_CXX_COMPILER} $<TARGET_FILE:locus> ${PROJECT_BINARY_DIR}/new_encoding)
+    ${CMAKE_CXX_COMPILER} ${PROJECT_BINARY_DIR}/new_encoding $<TARGET_FILE:locus>
+    ${locus_generated} ${tool_parts}
+  COMMAND_EXPAND_LISTS)
 set_tests_properties(check.new_encoding PROPERTIES LABELS check TIMEOUT 600)
 
 # Nested builds keep their folder: a second run is quick. They define no checks

@@ -7,9 +7,9 @@ Pages are those of docs/ and of the project (README.md, CHANGELOG.md, ...).
 Source files that pages link to are copied along; a link to a folder becomes
 plain text. MkDocs makes the pages and the Python reference, Doxygen the C++
 reference. Every link of the finished site must lead to a file, and every anchor
-of a page to an element of it: the number of links is printed, and 1 returned if
-one is broken. Needs the environment of tools/publish-requirements.txt, and
-doxygen.
+of a page to an element of it, and nothing may be loaded from another server: the
+number of links is printed, and 1 returned if one is broken. Needs the environment
+of tools/publish-requirements.txt, doxygen and npm.
 """
 
 import html.parser
@@ -19,6 +19,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -46,6 +48,12 @@ REFERENCE = {
     "[Every class and function](../cpp/annotated.html), "
     "[by header](../cpp/files.html).\n",
 }
+
+# What lets the search run on pages opened from a folder, where browsers refuse
+# workers. The theme would load it from another server.
+SHIM = "https://unpkg.com/iframe-worker/shim"
+SHIM_PACKAGE = "iframe-worker@1.0.4"
+SHIM_FILE = "assets/javascripts/iframe-worker.js"
 
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
@@ -98,6 +106,7 @@ class Links(html.parser.HTMLParser):
         super().__init__()
         self.ids: set[str] = set()
         self.addresses: list[str] = []
+        self.loaded: list[str] = []  # scripts, styles and pictures
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -106,6 +115,8 @@ class Links(html.parser.HTMLParser):
                 self.ids.add(value)
             elif name in ("href", "src") and value and tag != "base":
                 self.addresses.append(value)
+                if tag in ("script", "img") or dict(attrs).get("rel") == "stylesheet":
+                    self.loaded.append(value)
 
 
 def check(site: pathlib.Path) -> tuple[int, list[str]]:
@@ -116,6 +127,11 @@ def check(site: pathlib.Path) -> tuple[int, list[str]]:
     }
     count, broken = 0, []
     for path, page in pages.items():
+        broken += [
+            f"{path.relative_to(site.resolve())}: {address} (from another server)"
+            for address in page.loaded
+            if re.match(r"https?:|//", address)
+        ]
         for address in page.addresses:
             if re.match(r"[a-z]+:", address) or path.name == "404.html":
                 continue
@@ -132,6 +148,29 @@ def check(site: pathlib.Path) -> tuple[int, list[str]]:
             elif anchor and known and anchor not in known.ids:
                 broken.append(f"{path.relative_to(site.resolve())}: {address} (anchor)")
     return count, sorted(set(broken))
+
+
+def bring_shim() -> None:
+    """Puts the shim into the site, and makes its pages load it from there."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            ["npm", "pack", "--silent", SHIM_PACKAGE],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        (archive,) = pathlib.Path(folder).glob("*.tgz")
+        with tarfile.open(archive) as package:
+            script = package.extractfile("package/shim/index.js")
+            licence = package.extractfile("package/LICENSE")
+            assert script and licence
+            comment = b"/*\n" + licence.read() + b"*/\n"
+            (SITE / SHIM_FILE).write_bytes(comment + script.read())
+    for path in SITE.rglob("*.html"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if SHIM in text:
+            local = os.path.relpath(SITE / SHIM_FILE, path.parent)
+            path.write_text(text.replace(SHIM, local), encoding="utf-8")
 
 
 def version() -> str:
@@ -160,6 +199,7 @@ def main() -> None:
         check=True,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
+    bring_shim()
     count, broken = check(SITE)
     print("\n".join(broken))
     pages = len(list(SITE.rglob("*.html")))

@@ -89,7 +89,7 @@ def main():
             readme,
         ),
         "docs/encodings.md": (
-            "| encoding | terms | lowering | position | trained | past the length |",
+            "| encoding | terms | lowering | position | trained | extrapolates |",
             rewrite,
         ),
     }

@@ -17,6 +17,7 @@ import types
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.models.llama.modeling_llama import LlamaAttention
 
 import locus_attn.torch as lt
 
@@ -24,20 +25,21 @@ import locus_attn.torch as lt
 class RopeAttention(nn.Module):
     """A LlamaAttention whose rotation and attention are one call."""
 
-    def __init__(self, original: nn.Module) -> None:
+    def __init__(self, original: LlamaAttention) -> None:
         super().__init__()
         # The same parameters under the same names.
         self.q_proj, self.k_proj = original.q_proj, original.k_proj
         self.v_proj, self.o_proj = original.v_proj, original.o_proj
-        self.head_dim = original.head_dim
-        base = original.config.rope_parameters["rope_theta"]
+        self.head_dim: int = original.head_dim
+        base = float(original.config.to_dict()["rope_parameters"]["rope_theta"])
         self.rope = lt.Rope(self.head_dim, layout="halves", base=base)
 
     def forward(
         self, hidden_states: Tensor, position_ids: Tensor, **unused: object
     ) -> tuple[Tensor, None]:
         def heads(x: Tensor) -> Tensor:
-            return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            batch, length, _ = x.shape
+            return x.view(batch, length, -1, self.head_dim).transpose(1, 2)
 
         out = self.rope(
             heads(self.q_proj(hidden_states)),
@@ -47,10 +49,11 @@ class RopeAttention(nn.Module):
             q_positions=position_ids[0],
             k_positions=position_ids[0],
         )
-        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+        merged: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
+        return merged, None
 
 
-def make_model() -> nn.Module:
+def make_model() -> transformers.LlamaForCausalLM:
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=256,
@@ -61,17 +64,20 @@ def make_model() -> nn.Module:
         num_key_value_heads=2,
         use_cache=False,
     )
-    return transformers.LlamaForCausalLM(config).eval()
+    # Transformers leaves its constructors without types.
+    return transformers.LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()
 def compare(length: int, shift: int) -> types.SimpleNamespace:
     """Differences of logits: between the two models, and of each with the shift."""
     model = make_model()
+    model.train(False)
     ids = torch.randint(0, 256, (1, length))
     near, far = torch.arange(length)[None], torch.arange(length)[None] + shift
     own = [model(ids, position_ids=p).logits for p in (near, far)]
     for layer in model.model.layers:
+        assert isinstance(layer.self_attn, LlamaAttention)
         layer.self_attn = RopeAttention(layer.self_attn)
     fused = [model(ids, position_ids=p).logits for p in (near, far)]
 

@@ -106,18 +106,6 @@ def check_exported(root):
                     yield f"{where}: '{line}' should be 'namespace LOCUS_API locus {{'"
 
 
-def check_all(root):
-    """locus/encodings/all.h includes every header beside it."""
-    page = root / "include" / "locus" / "encodings" / "all.h"
-    beside = sorted(p.name for p in page.parent.glob("*.h") if p != page)
-    included = [target.removeprefix("locus/encodings/") for _, target in includes(page)]
-    if included != beside:
-        yield (
-            f"include/locus/encodings/all.h includes {included}, and beside it are "
-            f"{beside}"
-        )
-
-
 def check_sources(root):
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
         room = folder.name
@@ -178,7 +166,6 @@ def main():
         for check in (
             check_public,
             check_exported,
-            check_all,
             check_sources,
             check_apps,
             check_documented,

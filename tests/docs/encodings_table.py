@@ -174,7 +174,7 @@ def main():
             "terms": terms,
             "position": lambda e: e["reference"],
             "trained": yes_no,
-            "past the length": lambda e: e["extrapolates"],
+            "extrapolates": lambda e: e["extrapolates"],
         },
     )
     documents.check_tables_are_made()

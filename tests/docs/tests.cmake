@@ -29,6 +29,25 @@ target_link_libraries(docs_snippets PRIVATE locus locus_build)
 add_test(NAME docs.snippets COMMAND docs_snippets)
 set_tests_properties(docs.snippets PROPERTIES LABELS docs)
 
+# Parts of programs that other pages show: compiled.
+set(docs_pages_cpp models.md kernels.md)
+if(LOCUS_RING)
+  list(APPEND docs_pages_cpp scale.md)
+endif()
+list(TRANSFORM docs_pages_cpp PREPEND ${PROJECT_SOURCE_DIR}/docs/ OUTPUT_VARIABLE docs_files_cpp)
+set(docs_fragments ${CMAKE_CURRENT_BINARY_DIR}/docs_fragments.cc)
+add_custom_command(OUTPUT ${docs_fragments}
+  COMMAND Python3::Interpreter ${docs_tests}/fragments.py
+    ${PROJECT_SOURCE_DIR}/docs ${docs_fragments} ${docs_pages_cpp}
+  DEPENDS ${docs_tests}/fragments.py ${docs_files_cpp}
+  VERBATIM)
+add_library(docs_fragments OBJECT ${docs_fragments})
+target_link_libraries(docs_fragments PRIVATE locus locus_build)
+target_compile_options(docs_fragments PRIVATE -O0 -Wno-unused -Wno-unused-parameter)
+if(LOCUS_RING)
+  target_link_libraries(docs_fragments PRIVATE locus_ring)
+endif()
+
 # The walk from an idea to a figure.
 if(TARGET locus_compare AND TARGET _locus)
   add_test(NAME docs.walk COMMAND ${Python_EXECUTABLE} -B ${docs_tests}/walk.py

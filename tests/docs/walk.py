@@ -1,8 +1,9 @@
 """The walk of docs/your-own.md, block by block, in a folder of its own.
 
 The Python block is gaussian.py; blocks of sh run as they are written, with the tool
-and Python on the path and the tools of the tree beside them; the C++ block is
-examples/own_encoding.cc, which the tests build.
+and Python on the path and the tools of the tree beside them; the diff is applied, and
+check.new_encoding compiles what comes of it; the C++ block is examples/own_encoding.cc,
+which the tests build.
 
 usage: walk.py REPOSITORY LOCUS     (with locus_attn and PyTorch on PYTHONPATH)
 """
@@ -29,6 +30,7 @@ def main():
         work = pathlib.Path(folder)
         for part in ("tools", "include", "src/encodings", "tests/encodings"):
             shutil.copytree(root / part, work / part)
+        shutil.copy(root / ".clang-format", work)
         python = pathlib.Path(sys.executable).parent
         path = os.pathsep.join([str(python), str(locus.parent), os.environ["PATH"]])
         for language, block in blocks:
@@ -42,10 +44,14 @@ def main():
                     check=True,
                     stdout=subprocess.DEVNULL,
                 )
+            elif language == "diff":
+                subprocess.run(
+                    ["git", "apply"], cwd=work, input=block, text=True, check=True
+                )
         for name in (
             *("three.pdf", "alibi.csv", "mine/report.html"),
             *("mine/export/text-loss.pdf", "mine/export/summary.csv"),
-            "src/encodings/my_bias.cc",
+            "src/encodings/gaussian.cc",
         ):
             if not (work / name).exists():
                 sys.exit(f"the walk does not end with {name}")

@@ -266,6 +266,15 @@ class WholeCall {
     for (int64_t p = 0; axes > 0 && !mixed && p < r.NumPairs(); ++p) {
       r.axis.push_back(static_cast<int32_t>(random_.Draw(0, axes - 1)));
     }
+    if (random_.OneIn(5)) {
+      const std::vector<double> one = r.theta;
+      r.heads = kv_heads_;
+      r.theta.clear();
+      for (int64_t h = 0; h < r.heads; ++h) {
+        const double by = random_.Real(-1.0, 1.0);
+        for (double w : one) r.theta.push_back(by * w);
+      }
+    }
     if (random_.OneIn(6)) r.origin = first_ + random_.Draw(0, reach_);
     // An angle is rounded to float64: past some millions that begins to show,
     // and differs with the order of the products.

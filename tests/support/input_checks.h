@@ -77,7 +77,8 @@ inline double InputError(const Encoding& encoding, const InputCase& c,
   options.q_positions = positions;
   options.k_positions = positions;
   const Tensor scores =
-      reference::Scores(project(wq, added), project(wk, added), terms, options);
+      reference::Scorer(project(wq, added), project(wk, added), terms, options)
+          .Of(0, 0);
 
   const Source content = x;
   const Source place = [&](int64_t i, int64_t d) { return rows.At(i, d); };
