@@ -269,7 +269,7 @@ int32_t BucketMap::operator()(int64_t q_pos, int64_t k_pos) const {
 std::string BucketMap::Describe() const {
   std::string text = fmt::format("{} bucket{}", count, count == 1 ? "" : "s");
   if (pieces.size() == 1 && pieces[0].step == 1) {
-    text += fmt::format(", one an offset in [{}, {}]", min_offset, max_offset);
+    text += fmt::format(", one per offset in [{}, {}]", min_offset, max_offset);
   } else if (pieces.size() > 1) {
     // The first and the last start after the open end are where it saturates.
     const int64_t first = pieces[1].start;

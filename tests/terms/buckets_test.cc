@@ -95,7 +95,7 @@ TEST(BucketsTest, IdentityCountsFromItsLowest) {
     for (int64_t o = lo; o <= hi; ++o) ExpectBucket(map, o, o - lo);
   }
   EXPECT_EQ(BucketMap::Identity(-4, 9).Describe(),
-            "14 buckets, one an offset in [-4, 9]");
+            "14 buckets, one per offset in [-4, 9]");
 }
 
 TEST(BucketsTest, ClipSaturates) {
@@ -206,7 +206,7 @@ TEST(BucketsTest, Window2DFindsBothOffsets) {
     }
   }
   EXPECT_EQ(BucketMap::Window2D(7, 7).Describe(),
-            "169 buckets, one an offset in [-84, 84], 2-D window 7 wide");
+            "169 buckets, one per offset in [-84, 84], 2-D window 7 wide");
 }
 
 TEST(BucketsTest, SpecialPositionsStandApart) {

@@ -323,7 +323,7 @@ TEST(TermsTest, DescribesEveryTerm) {
       "offset -3 and from 3 on\n"
       "bias       B[h, b]  table f64 [1, 7]; 7 buckets, constant below offset "
       "-3 and from 3 on\n"
-      "v_table    p Tv[b]  rows f64 [1, 19, 5]; 19 buckets, one an offset in "
+      "v_table    p Tv[b]  rows f64 [1, 19, 5]; 19 buckets, one per offset in "
       "[-9, 9]\n");
   t = Terms{};
   t.bias = BiasRamp{{0.5, 0.25}, {0, 1}};
