@@ -1,8 +1,8 @@
-// What a shared library of Locus exports: exactly what public headers declare.
+// LOCUS_API: the shared library exports exactly what public headers declare.
 //
 // Everything is compiled with -fvisibility=hidden. A public header opens its
-// namespace as `namespace LOCUS_API locus {`, which makes what that body
-// declares visible; bodies in sources and private headers add nothing to it.
+// namespace as `namespace LOCUS_API locus {`, which exports the declarations in
+// that block; sources and private headers open it without the attribute.
 #ifndef LOCUS_API_H_
 #define LOCUS_API_H_
 

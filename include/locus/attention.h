@@ -1,4 +1,5 @@
-// How an attention call is described: masks, positions, scale.
+// Fused attention, forward and backward, and the options of a call: masks,
+// positions, scale, operands.
 #ifndef LOCUS_ATTENTION_H_
 #define LOCUS_ATTENTION_H_
 
@@ -14,22 +15,22 @@
 
 namespace LOCUS_API locus {
 
-// Query position m sees key positions n with  -right <= m - n <= left.
+// A query at position m sees keys at positions n with -right <= m - n <= left.
 struct Window {
   int64_t left = 0;
   int64_t right = 0;
 };
 
-// Which pairs of a query and a key may see each other: one byte per pair, 0 for
-// no, [B or 1, Hq or 1, Lq or 1, Lk] in any strides. The bytes are the caller's
-// and must outlive the call.
+// A mask with one byte per (query, key) pair, 0 for masked:
+// [B or 1, Hq or 1, Lq or 1, Lk], any strides. The caller owns the bytes, which
+// must outlive the call.
 struct PairMask {
-  const uint8_t* data = nullptr;  // nullptr: all may
+  const uint8_t* data = nullptr;  // nullptr: nothing is masked
   std::array<int64_t, 4> shape = {};
   std::array<int64_t, 4> strides = {};  // in bytes
 
   bool defined() const { return data != nullptr; }
-  // The byte of a pair.
+  // The byte of one pair; axes of size 1 are broadcast.
   const uint8_t* At(int64_t b, int64_t h, int64_t i, int64_t j) const {
     const auto step = [this](size_t axis, int64_t at) {
       return shape[axis] == 1 ? 0 : at * strides[axis];
@@ -38,16 +39,16 @@ struct PairMask {
   }
 };
 
-// Dropout of attention weights: each becomes 0 with probability `rate`, else it
-// is divided by 1 - rate. What is dropped follows from the seed and from the
-// numbers of sequence, head, query and key alone: the same in the backward
-// pass, on any number of threads and on any machine.
+// Dropout of attention weights: each becomes 0 with probability `rate` and is
+// divided by 1 - rate otherwise. What is dropped depends only on the seed and
+// on the indices of sequence, head, query and key: it is the same in the
+// backward pass, for any number of threads and on any machine.
 struct Dropout {
-  double rate = 0.0;  // in [0, 1), to 32 bits
+  double rate = 0.0;  // in [0, 1), rounded to a multiple of 2^-32
   uint64_t seed = 0;
-  // How tokens are numbered: query i is number first_query + i * query_stride
-  // of the sequence, and keys likewise. So a part of a sequence drops what the
-  // whole does.
+  // Indices of tokens in the full sequence: query i has index
+  // first_query + i * query_stride, and keys likewise, so that a shard of a
+  // sequence drops the same weights as the full sequence.
   int64_t first_query = 0;
   int64_t first_key = 0;
   int64_t query_stride = 1;
@@ -57,66 +58,66 @@ struct Dropout {
 // Everything about a call that is not a term. Spans and tensors must outlive
 // the call.
 //
-// A key is visible to a query if all of this holds: its index is below the key
-// length of its sequence, both have the same segment, the mask lets it through,
-// and it either belongs to the prefix, or its position is not after the query's
-// (causal), lies in the same chunk, and the offset in the window.
+// A key is visible to a query if all of the following hold: its index is below
+// the key length of its sequence, both are in the same segment, `mask` does not
+// mask the pair, and the key either belongs to the prefix or satisfies causal
+// order (its position is not after the query's), chunk and window.
 struct AttentionOptions {
   bool causal = false;
   // Causality and window compare indices instead of positions: key j and query
-  // i + max(keys - q_len, 0), which are the positions of a call without any.
-  // For packed positions of M-RoPE, where those of a video may pass the text
-  // that follows. Biases and tables then need positions that rise.
+  // i + max(keys - q_len, 0), the default positions below. Meant for packed
+  // positions of M-RoPE, where those of a video may exceed those of the text
+  // that follows. Biases and tables then require increasing positions.
   bool by_index = false;
-  // What an encoding is lowered with; empty: its own, usually
-  // 1 / sqrt(head_dim). Terms carry their scale: in a call with Terms another
-  // one here is an error.
+  // The scale that an encoding is lowered with; empty: the encoding's default,
+  // usually 1 / sqrt(head_dim). Terms carry their own scale: for a call with
+  // Terms, a different value here is an error.
   std::optional<double> scale = {};
   std::optional<Window> window = {};
-  // Tokens see only those of their own chunk of so many positions, counted from
-  // position 0; empty: of all.
+  // Attention within chunks of this many positions, counted from position 0;
+  // empty: no chunks.
   std::optional<int64_t> chunk = {};
-  // cap * tanh(s / cap); empty: none.
+  // Soft cap: s becomes cap * tanh(s / cap); empty: none.
   std::optional<double> softcap = {};
 
-  // Positions per token: [batch * length], or [length] for every sequence
-  // alike. Empty: keys count from 0 and queries end where the keys of their
-  // sequence end, that is k_pos = j and q_pos = i + max(keys - q_len, 0), with
-  // keys = key_lengths[b], or k_len without those.
+  // Positions per token: [batch * length], or [length] shared by all sequences.
+  // Empty: keys count from 0, and the last query is aligned with the last key
+  // of its sequence, that is k_pos = j and q_pos = i + max(keys - q_len, 0),
+  // where keys = key_lengths[b], or k_len without key_lengths.
   std::span<const int64_t> q_positions = {};
   std::span<const int64_t> k_positions = {};
-  // Only the first key_lengths[b] keys of a sequence exist: the result is that
-  // of a call on this sequence with its keys cut off there. Empty: all.
+  // Number of valid keys per sequence, [batch]: the result is that of a call
+  // whose keys are truncated to key_lengths[b]. Empty: all keys are valid.
   std::span<const int64_t> key_lengths = {};
   // Packed sequences: tokens see only tokens of the same segment. Sizes as for
-  // positions; both or neither.
+  // positions; give both or neither.
   std::span<const int64_t> q_segments = {};
   std::span<const int64_t> k_segments = {};
 
-  // The first prefix_lengths[b] keys of a sequence are visible to all of its
-  // queries, those before them as well: [batch]. Empty: none.
+  // Prefix-LM: the first prefix_lengths[b] keys of a sequence are visible to
+  // all of its queries, causal or not: [batch]. Empty: none.
   std::span<const int64_t> prefix_lengths = {};
   PairMask mask = {};
 
-  // What joins the scores besides the terms; all are absent by default. Scores
-  // get K[b, h, j] and M[b, h, i, j], before the soft cap and not scaled:
+  // Operands that join the softmax beside the terms, all absent by default.
+  // Both biases are added to the scores unscaled, before the soft cap:
   Tensor key_bias = {};   // K [B or 1, Hq or 1, Lk]
   Tensor pair_bias = {};  // M [B or 1, Hq or 1, Lq or 1, Lk]
-  // A logit z_h that takes part in the softmax of its head and has no value:
-  // [Hq]. lse counts it. Results that Merge joins must come without sinks; see
-  // AddSinks.
+  // Attention sinks, [Hq]: a logit z_h that joins the softmax of its head but
+  // has no value. lse includes it. Partial results for Merge must be computed
+  // without sinks; see AddSinks.
   Tensor sinks = {};
-  // The left operand of the query table, r_i.Tq[b], in the place of q:
-  // [B, Hq, Lq, R], for a table of rows [R].
+  // The left operand r_i of the query table, r_i.Tq[b], in place of q:
+  // [B, Hq, Lq, R], for a table with rows [R].
   Tensor table_queries = {};
   Dropout dropout = {};
 
-  // Threads to use; 0: as many as the machine has. Results do not depend on it.
+  // Number of threads; 0: UsableCpus(). Results do not depend on it.
   int threads = 0;
-  // Also return lse. The backward pass and Merge need it.
+  // Also return lse, which the backward pass and Merge need.
   bool return_lse = false;
-  // Also return the weights that values are summed with: N x N numbers, which
-  // attention itself never needs at once.
+  // Also return the attention weights: [B, Hq, Lq, Lk] numbers, which the
+  // kernels otherwise never materialise.
   bool return_weights = false;
 };
 
@@ -128,8 +129,8 @@ struct PackedTokens {
 };
 PackedTokens Pack(std::span<const int64_t> lengths);
 
-// What an encoding is lowered for when it is given to a call with these tensors
-// and options. Throws Error if they do not fit each other.
+// The Shape that a call with these tensors and options lowers its encoding for.
+// Throws Error if tensors and options do not match.
 Shape CallShape(const Tensor& q, const Tensor& k, const Tensor& v,
                 const AttentionOptions& options = {});
 
@@ -140,24 +141,23 @@ struct AttentionResult {
   Tensor weights = {};
 };
 
-// Fused attention: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] of
-// f32, bf16 or f16, any strides, all of one type. Accumulates in f32. Memory
-// beyond inputs and outputs grows with the length, not its square. A query that
-// sees no key yields zeros and lse = -inf.
+// Fused attention: q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv], all
+// three f32, bf16 or f16, any strides. Accumulates in f32. Scratch memory grows
+// linearly with the length. A query that sees no key yields zeros and
+// lse = -inf. Throws Error if operands, terms and options do not match.
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms,
                           const AttentionOptions& options = {});
 
-// The same into tensors that the caller keeps from call to call, so that a
-// short call need not allocate: result.out and, with return_lse, result.lse,
-// contiguous, in the shapes and types of AttentionResult. They must not share
-// memory with q, k or v.
+// The same into preallocated tensors, so that short calls need not allocate:
+// result.out and, with return_lse, result.lse, contiguous, with the shapes and
+// types given in AttentionResult. They must not overlap q, k or v.
 void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
                    const Terms& terms, const AttentionOptions& options,
                    AttentionResult& result);
 
-// Both with an encoding, which is lowered for the call. An encoding of the
-// input has acted on x before the projections and adds nothing here.
+// Both for an encoding, which is lowered for the call. Encodings of the input
+// act on x before the projections, so they add nothing here.
 class Encoding;
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Encoding& encoding,
@@ -166,47 +166,48 @@ void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
                    const Encoding& encoding, const AttentionOptions& options,
                    AttentionResult& result);
 
-// Joins the results of the same queries over two disjoint sets of keys: what
-// one call over all of them gives. Both need lse. So attention may be split
-// over keys, cached or on other machines, and put together in any order. Where
-// neither saw a key the result is zeros and lse = -inf; a NaN stays one.
-// threads = 0: all of the machine's; results do not depend on it.
+// Merges the results of the same queries over two disjoint sets of keys into
+// the result over their union. Both need lse. Attention may thus be split over
+// keys, across caches or machines, and merged in any order. Where neither saw a
+// key the result is zeros and lse = -inf; NaN propagates. threads = 0:
+// UsableCpus(); results do not depend on it.
 AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
                       int threads = 0);
 
-// The same result with sinks [Hq] beside the keys: for results that Merge has
-// joined. Needs lse.
+// `result` with sinks [Hq] added to its softmax, for merged results. Needs lse.
 AttentionResult AddSinks(const AttentionResult& result, const Tensor& sinks,
                          int threads = 0);
 
-// What a backward pass is asked for beside the gradients of out.
+// Optional inputs and outputs of a backward pass.
 struct BackwardOptions {
-  // The gradient of lse, [B, Hq, Lq]; absent: none.
+  // The gradient of lse, [B, Hq, Lq]; absent: zero.
   Tensor d_lse = {};
-  // Whether the pair bias gets a gradient: as many numbers as it has.
+  // Whether to compute the gradient of the pair bias, which is as large as it.
   bool pair_bias = false;
 };
 
-// The gradients of a call's operands, in the shapes and types of these; absent
-// where the operand is.
+// The gradients of a call's operands, with the operands' shapes and types;
+// absent where the operand is absent.
 struct OperandGrads {
   Tensor key_bias = {};
-  Tensor pair_bias = {};  // if asked for
+  Tensor pair_bias = {};  // only with BackwardOptions::pair_bias
   Tensor sinks = {};
   Tensor table_queries = {};
 };
 
 struct AttentionGrads {
-  Tensor d_q;  // in the shapes and types of q, k and v
+  Tensor d_q;  // with the shapes and types of q, k and v
   Tensor d_k;
   Tensor d_v;
   OperandGrads operands = {};
   TermGrads terms;
 };
 
-// Gradients of sum(d_out * out) + sum(d_lse * lse), given what Attention
-// returned with return_lse. The same bits for any number of threads. Tables
-// over a 2-D window or with a special token are refused; a bias may have both.
+// Gradients of sum(d_out * out) + sum(d_lse * lse): d_out [B, Hq, Lq, Dv],
+// q, k, v, terms and options as in the forward call, and `forward` its result
+// with return_lse. The same bits for any number of threads. Throws Error for
+// query, key and value tables over a 2-D window or with a special token; biases
+// may have both.
 AttentionGrads AttentionBackward(const Tensor& d_out, const Tensor& q,
                                  const Tensor& k, const Tensor& v,
                                  const AttentionResult& forward,

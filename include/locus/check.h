@@ -1,8 +1,8 @@
-// What an encoding can and cannot do, measured: `locus check`.
+// Measures the properties of an encoding: `locus check`.
 //
 // Each property is a question with a measured number, a threshold and the
-// verdict that follows. Nothing is looked up: an encoding is lowered, run on
-// random tokens, and judged by what comes out.
+// resulting verdict. Nothing is looked up: the encoding is lowered and run on
+// random tokens, and the verdicts follow from its output.
 #ifndef LOCUS_CHECK_H_
 #define LOCUS_CHECK_H_
 
@@ -25,13 +25,13 @@ struct Property {
   std::string name = {};      // "relative"
   std::string question = {};  // "does a score depend on m - n only?"
   Verdict verdict = Verdict::kDoesNotApply;
-  double value = 0.0;         // measured; NaN where nothing could be
-  std::string measure = {};   // what `value` is, and in which unit
+  double value = 0.0;         // measured; NaN where it does not apply
+  std::string measure = {};   // what `value` is, and its unit
   double threshold = 0.0;     // what `value` was compared with; NaN if nothing
   std::string sentence = {};  // the finding, in words
 };
 
-// The call that the encoding is made for, and where to look.
+// The sizes of the call that an encoding is checked with.
 struct CheckOptions {
   int64_t heads = 8;
   int64_t head_dim = 64;
@@ -50,11 +50,11 @@ struct CheckReport {
   const Property& Find(std::string_view name) const;
 };
 
-// Lengths must be at least 8; throws Error if the encoding cannot serve
-// `options.length` positions.
+// Checks an encoding. Throws Error if the length is below 8 or if the encoding
+// does not support `options.length` positions.
 CheckReport Check(const Encoding& encoding, const CheckOptions& options = {});
 
-// The same for a row of the list, with its example built from `config`.
+// Checks the example of a descriptor, built from `config`.
 CheckReport Check(const EncodingInfo& info, const ExampleConfig& config = {});
 
 }  // namespace locus

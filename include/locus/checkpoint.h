@@ -1,8 +1,8 @@
 // Weights in safetensors and GGUF files: memory-mapped, never copied.
 //
-// Files are not trusted: lengths past the end, overlapping tensors, sizes that
-// overflow and keys that repeat are refused with one sentence, and nothing is
-// allocated by what a file claims, only by what it holds.
+// Files are untrusted: lengths past the end, overlapping tensors, overflowing
+// sizes and repeated keys are refused with an Error of one sentence, and memory
+// is allocated for what a file contains, never for what it claims.
 #ifndef LOCUS_CHECKPOINT_H_
 #define LOCUS_CHECKPOINT_H_
 
@@ -23,9 +23,10 @@
 namespace locus {
 namespace LOCUS_API models {
 
+// A tensor in a file. `data` is valid as long as the Checkpoint.
 struct TensorEntry {
   std::string name = {};
-  std::string type = {};            // as the file says: "BF16", "Q4_K"
+  std::string type = {};            // as in the file: "BF16", "Q4_K"
   std::vector<int64_t> shape = {};  // outermost first
   const std::byte* data = nullptr;  // in the mapping
   uint64_t bytes = 0;
@@ -33,7 +34,8 @@ struct TensorEntry {
 
 class Checkpoint {
  public:
-  // A .safetensors file, the .index.json of a sharded one, or a .gguf file.
+  // A .safetensors file, the .index.json of a sharded model, or a .gguf file.
+  // Throws Error if it cannot be read.
   static Checkpoint Open(const std::string& path);
   // The same from bytes that `owner` keeps alive; `name` is for messages.
   static Checkpoint FromSafetensors(std::span<const std::byte> bytes,
@@ -45,15 +47,16 @@ class Checkpoint {
 
   // In the order of their data in the file.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
-  // Null if there is none of this name.
+  // The tensor with this name, or null.
   const TensorEntry* Find(std::string_view name) const;
 
-  // A view of a tensor. The name may lack the model's prefix in the file, or
-  // have one more there. Throws Error if there is no such tensor, if its shape
-  // is another, or if its type is not F32, F64, BF16 or F16.
+  // A view of a tensor, which keeps the mapping alive. In the file the name may
+  // lack the model's prefix or have one more. Throws Error if there is no such
+  // tensor, if its shape differs, or if its type is not F32, F64, BF16 or F16.
   Tensor Get(const NeededTensor& need) const;
   Tensor Get(const std::string& name) const;
-  // Get, for Build. The checkpoint must outlive the lookup, not the encoding.
+  // Get as an argument for Build. The checkpoint must outlive the lookup, but
+  // not the encoding.
   TensorLookup Lookup() const;
 
  private:
@@ -66,8 +69,8 @@ class Checkpoint {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
-// The position of a layer from a GGUF file: metadata, and its own tables of
-// frequencies. Keys count as in FromConfig.
+// One layer from a GGUF file, from its metadata and frequency tables, as
+// strictly as FromConfig.
 LayerPosition FromGguf(const std::string& path,
                        const ReadOptions& options = {});
 LayerPosition FromGguf(std::span<const std::byte> bytes,
@@ -75,7 +78,7 @@ LayerPosition FromGguf(std::span<const std::byte> bytes,
 
 // ------------------------------------------------------------ pair layouts
 
-// Which rows of a projection belong together.
+// How the rows of a projection are divided into heads.
 struct HeadRows {
   int64_t heads = 1;
   int64_t head_dim = 0;
@@ -83,28 +86,28 @@ struct HeadRows {
   int64_t first_channel = 0;  // of the rotated ones
 };
 
-// The row of the source, [heads * head_dim], that each row of the result takes
-// when weights for one pair layout become weights for the other.
+// For each row of the result, the row of the source that it takes when weights
+// are converted from one pair layout to the other: [heads * head_dim].
 std::vector<int64_t> LayoutPermutation(const HeadRows& rows, PairLayout from,
                                        PairLayout to);
 
-// A weight [heads * head_dim, in] or bias [heads * head_dim], rows reordered.
-// q and k projections of grouped heads have different `heads`.
+// A copy of a weight [heads * head_dim, in] or bias [heads * head_dim] with its
+// rows reordered. With grouped heads, q and k projections differ in `heads`.
 Tensor ConvertLayout(const Tensor& weight, const HeadRows& rows,
                      PairLayout from, PairLayout to);
 
 struct ConvertReport {
-  int64_t layers = 0;   // that were changed
-  int64_t tensors = 0;  // that were changed
-  int64_t files = 0;    // that were written, but for the index
+  int64_t layers = 0;   // changed
+  int64_t tensors = 0;  // changed
+  int64_t files = 0;    // written, without the index
 };
 
-// Rewrites a safetensors file for the other pair layout: the q and k
-// projections, separate or fused with v, their biases and their norms by
-// channel, of every layer that rotates. Everything else stays byte for byte.
-// Where `in` is the .index.json of a model in several files, `out` becomes a
-// folder with all of them and the index. The config says the layout of `in`,
-// unless `from` does. Written as locus/files.h says: whole or not at all.
+// Rewrites a safetensors file for the pair layout `to`: the q and k projections
+// (separate or fused with v), their biases and their per-channel norms in every
+// layer with rotary positions. All other bytes are copied unchanged. If `in` is
+// the .index.json of a sharded model, `out` becomes a folder with all files and
+// the index. The layout of `in` is that of the config unless `from` overrides
+// it. The output is atomic, as described in locus/files.h.
 ConvertReport ConvertLayoutFile(const std::string& in, const std::string& out,
                                 const ModelConfig& config, PairLayout to,
                                 std::optional<PairLayout> from = {});

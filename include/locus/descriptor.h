@@ -1,9 +1,9 @@
-// The descriptor of an encoding, and the list of all of them.
+// The descriptor of an encoding, and the list of all encodings.
 //
-// One EncodingInfo stands at the end of each encoding's source file. The
-// command line's options, the Python classes with their signatures and
-// docstrings, the modules for PyTorch, the lab's starting values and rates, and
-// the rows of the documents are made from it.
+// Each encoding's source file ends with its EncodingInfo, from which the
+// options of the command line, the Python classes with their signatures and
+// docstrings, the PyTorch modules, the lab's initial values and learning rates,
+// and the tables of the documents are generated.
 #ifndef LOCUS_DESCRIPTOR_H_
 #define LOCUS_DESCRIPTOR_H_
 
@@ -34,18 +34,18 @@ enum class FieldType : uint8_t {
   kInt,     // int64_t
   kReal,    // double
   kFlag,    // bool
-  kChoice,  // one of few words; the n-th stands for enumerator n
-  kInts,    // std::vector<int64_t>, as many as the shape says
+  kChoice,  // one of a few words; the n-th stands for enumerator n
+  kInts,    // std::vector<int64_t> of the size given by the shape
   kReals,   // std::vector<double>
   kTable,   // Tensor
-  kObject,  // what only the encoding itself reads, such as a scaling of RoPE
+  kObject,  // only the encoding knows the type, such as a scaling of RoPE
 };
 
 // "int", "real", "flag", "choice", "ints", "reals", "table" or "object".
 std::string_view FieldTypeName(FieldType type);
 
-// Where the slider of a number ends, and how it moves. Without a range (both
-// ends 0) there is no slider.
+// The range and step of a number's slider in the explorer. Without a range
+// (both ends 0) there is no slider.
 struct Slider {
   double lowest = 0.0;
   double highest = 0.0;
@@ -55,8 +55,8 @@ struct Slider {
   bool defined() const { return lowest != highest; }
 };
 
-// What a model in training ties an option to, unless it is given: scales that
-// papers choose for their training length keep in proportion to ours.
+// What the lab derives an option from unless it is given: scales that papers
+// chose for their training length stay in proportion to ours.
 enum class Tied : uint8_t {
   kNothing,
   kHalfLength,       // half of the training length, at least 2
@@ -68,12 +68,12 @@ enum class Tied : uint8_t {
 struct Field {
   std::string_view name;
   FieldType type = FieldType::kInt;
-  // The default as Python writes it, words without quotes; empty: required.
+  // The default in Python syntax, strings without quotes; empty: required.
   std::string_view fallback = {};
   std::string_view choices = {};  // "add|concatenate"
   std::string_view shape = {};    // of tables and rows: "heads, 2M - 1, D"
   bool optional = false;          // may be None
-  bool by_name = false;           // never by position, in Python
+  bool by_name = false;           // keyword-only in Python
   std::string_view sentence = {};
   Slider slider = {};
   Tied tied = Tied::kNothing;
@@ -86,13 +86,13 @@ struct Object {
   std::any value;
 };
 
-// A value of a field; std::monostate is None. Choices are given as their word,
-// or as the number of the enumerator.
+// A value of a field; std::monostate is None. A choice is given as its word or
+// as the number of its enumerator.
 using FieldValue =
     std::variant<std::monostate, bool, int64_t, double, std::string,
                  std::vector<int64_t>, std::vector<double>, Tensor, Object>;
 
-// Values by the names of fields.
+// Values of fields, by name.
 class FieldValues {
  public:
   FieldValues() = default;
@@ -100,14 +100,14 @@ class FieldValues {
       std::initializer_list<std::pair<std::string_view, FieldValue>> values);
 
   void Set(std::string_view name, FieldValue value);
-  // Gives every field without a value its default, and every value the type of
-  // its field. Throws Error with `what` in front if a value is missing, has no
-  // field or does not fit.
+  // Adds defaults for missing values and converts every value to the type of
+  // its field. Throws Error with `what` in front if a required value is
+  // missing, if a value has no field, or if it cannot be converted.
   void Complete(std::string_view what, std::span<const Field> fields);
 
   // Whether there is a value other than None.
   bool Has(std::string_view name) const;
-  // Whether the value was set, and is not a default.
+  // Whether the value was set rather than defaulted.
   bool Given(std::string_view name) const { return given_.contains(name); }
   const std::map<std::string, FieldValue, std::less<>>& values() const {
     return values_;
@@ -121,7 +121,7 @@ class FieldValues {
   std::vector<int64_t> Ints(std::string_view name) const;
   // None is empty.
   std::vector<double> Reals(std::string_view name) const;
-  // None is a Tensor that is not defined.
+  // None is an undefined Tensor.
   Tensor Table(std::string_view name) const;
   // None is T().
   template <typename T>
@@ -146,22 +146,22 @@ class FieldValues {
 
 // --------------------------------------------------------------- training
 
-// How a parameter starts in a model.
+// How a parameter is initialised for training.
 enum class Start : uint8_t {
-  kExample,  // with the values of the example
-  kNormal,   // normally distributed, `size` the deviation
+  kExample,  // the values of the example
+  kNormal,   // normal with standard deviation `size`
   kUniform,  // uniform in [-size, size]
-  kFanIn,    // uniform in +-1 / sqrt(the last side), as linear layers
-  kXavier,   // uniform in +-sqrt(6 / (n + m)) for rows [.., n, m]
+  kFanIn,    // uniform in +-1 / sqrt(last axis), as for linear layers
+  kXavier,   // uniform in +-sqrt(6 / (n + m)) for shape [.., n, m]
 };
 
 // "example", "normal", "uniform", "fan-in" or "xavier".
 std::string_view StartName(Start start);
 
-// Biases that are trained number by number move this much faster than weights:
-// an Adam step is about the learning rate whatever the gradient, and a bias
-// must travel several units, the size of a score, where a weight of size
-// 1/sqrt(d) need not. T5's own optimiser scales its steps likewise.
+// The learning rate of bias tables relative to weights. An Adam step is about
+// the learning rate whatever the gradient, and a bias must move by several
+// units, the magnitude of a score, while a weight of magnitude 1/sqrt(d) need
+// not. T5's own optimiser scales its steps likewise.
 inline constexpr double kBiasRate = 10.0;
 
 // How a parameter trains.
@@ -169,16 +169,17 @@ struct ParamTraining {
   std::string_view name;
   Start start = Start::kExample;
   double size = 0.0;
-  double rate = 1.0;    // times the learning rate
-  bool decays = false;  // by weight decay
-  // The optimiser's steps end inside [lowest, highest]; `highest` holds where
-  // the option `highest_for`, such as "kind=power", is set, or always.
+  double rate = 1.0;    // factor of the learning rate
+  bool decays = false;  // subject to weight decay
+  // Values are clamped to [lowest, highest] after each optimiser step;
+  // `highest` applies only if the option `highest_for`, such as "kind=power",
+  // is set, or always if that is empty.
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   std::string_view highest_for = {};
-  bool shared_by_heads = false;  // without the first axis, that of the heads
-  // Trained instead: weights of this name, [heads, D, model_dim], that project
-  // sinusoids of the offsets to the rows [heads, offsets, D].
+  bool shared_by_heads = false;  // trained without the head axis, the first
+  // If set, weights of this name, [heads, D, model_dim], are trained instead:
+  // they project sinusoids of the offsets to the rows [heads, offsets, D].
   std::string_view projection = {};
 };
 
@@ -187,7 +188,7 @@ struct ParamTraining {
 enum class Reference : uint8_t { kNone, kAbsolute, kRelative };
 enum class Extrapolates : uint8_t { kNo, kPartly, kYes };
 
-// What picture shows an encoding best.
+// The picture that shows an encoding best.
 enum class Picture : uint8_t {
   kEmbedding,  // position x dimension heat map
   kBias,       // bias against offset, one curve per head
@@ -195,8 +196,8 @@ enum class Picture : uint8_t {
   kScore,      // mean score against offset
 };
 
-// Settings for building an example of an encoding by name. `options` are the
-// encoding's own; one that it does not know is an error.
+// Settings for building an example of an encoding by name. `options` are
+// specific to the encoding; unknown ones are errors.
 struct ExampleConfig {
   int64_t heads = 8;
   int64_t head_dim = 64;
@@ -211,7 +212,7 @@ struct EncodingInfo {
   std::string_view class_name;  // "Rope"
   std::string_view title;       // "Rotary position embedding (RoPE)"
   std::string_view formula;     // one line
-  std::string_view summary;     // of the class: the formula and its paper
+  std::string_view summary;     // docstring: the formula and its paper
   std::string_view paper;       // authors, title, year
   std::string_view models;      // who uses it
   Reference reference = Reference::kNone;
@@ -224,24 +225,27 @@ struct EncodingInfo {
   std::span<const Field> options = {};           // of the example
   std::span<const std::string_view> variants{};  // options worth comparing
   std::span<const ParamTraining> training = {};  // one row per parameter
-  bool shared_by_layers = false;  // of a model, as the paper has it
+  bool shared_by_layers = false;  // one instance for all layers of a model
 
-  // The encoding from its fields, complete.
+  // Constructs the encoding from completed fields.
   std::unique_ptr<Encoding> (*construct)(const FieldValues& fields) = nullptr;
-  // The fields of an encoding of this class that are no tables.
+  // The fields of an encoding of this class, without tables.
   FieldValues (*settings)(const Encoding& encoding) = nullptr;
-  // The fields of a ready-made instance: formulas with their usual constants,
-  // tables random.
+  // The fields of an example: formulas with their usual constants, tables
+  // random.
   FieldValues (*sample)(const ExampleConfig& config,
                         const FieldValues& options) = nullptr;
 
+  // The encoding with these fields; missing ones take their defaults. Throws
+  // Error as FieldValues::Complete and the constructor do.
   std::unique_ptr<Encoding> make(FieldValues values) const;
-  // Fields with which make() gives the same encoding again; tables are shared.
+  // Fields from which make() constructs the same encoding; tables are shared.
   FieldValues fields_of(const Encoding& encoding) const;
+  // An example with typical constants and random tables.
   std::unique_ptr<Encoding> example(const ExampleConfig& config) const;
   // "layout=interleaved|halves, base, ...".
   std::string options_text() const;
-  // Options from their text, with defaults for the others.
+  // Options parsed from text, with defaults for the rest.
   FieldValues read_options(
       const std::map<std::string, std::string>& texts) const;
 };
@@ -249,25 +253,26 @@ struct EncodingInfo {
 // Every encoding, in the order of src/encodings/encodings.inc.
 std::span<const EncodingInfo> Encodings();
 
-// The row of a name. Throws Error with the known names, or with the reason why
-// the scheme is outside (CoPE).
+// The descriptor with this name. If there is none, throws Error with the known
+// names, or with the reason why the scheme is out of scope (CoPE).
 const EncodingInfo& FindEncoding(std::string_view name);
 
-// Options as a variant writes them, "kind=power" or "scaling=yarn, factor=8".
+// Parses options as written in a variant: "scaling=yarn, factor=8". Throws
+// Error if the text is malformed.
 std::map<std::string, std::string> ParseOptions(std::string_view text);
 
-// An encoding of the list with options of its own, as the command line writes
-// it: "rope", "rope{base=100}", "rope{scaling=yarn, factor=8}".
+// An encoding of the list with options, in the syntax of the command line:
+// "rope", "rope{base=100}", "rope{scaling=yarn, factor=8}".
 struct Variant {
   const EncodingInfo* info = nullptr;
   std::map<std::string, std::string> options = {};
 
-  // The same text in one spelling: options by name, no blanks.
+  // The variant in canonical form: options sorted by name, no blanks.
   std::string Name() const;
 };
 
-// Throws Error if there is no such encoding or option, or if the value is not
-// one of the option's type.
+// Parses a variant. Throws Error if there is no such encoding or option, or if
+// a value does not have the option's type.
 Variant FindVariant(std::string_view text);
 
 }  // namespace locus

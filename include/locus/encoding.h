@@ -16,8 +16,8 @@
 
 namespace LOCUS_API locus {
 
-// What Lower returns. The tensors inside share or own every buffer they need,
-// so a Lowered outlives the encoding that made it.
+// The result of Encoding::Lower. Its tensors share or own their buffers, so it
+// may outlive the encoding.
 struct Lowered {
   Terms terms = {};
 };
@@ -29,16 +29,17 @@ struct Param {
 };
 using ParamGrads = std::vector<Param>;
 
-// What AttentionBackward (attention.h) returns for an encoding.
+// The result of AttentionBackward (attention.h) for an encoding.
 struct EncodingGrads {
-  Tensor d_q = {};  // in the shapes and types of q, k and v
+  Tensor d_q = {};  // with the shapes and types of q, k and v
   Tensor d_k = {};
   Tensor d_v = {};
   OperandGrads operands = {};
   ParamGrads params = {};  // as Encoding::Params(), f64; empty: none
 };
 
-// A positional encoding: parameters, and how they become terms.
+// A positional encoding: its parameters, and how they are lowered to terms.
+// Encodings are immutable, so threads may share one.
 class Encoding {
  public:
   virtual ~Encoding() = default;
@@ -46,8 +47,8 @@ class Encoding {
   // The name in the list, such as "rope".
   virtual std::string_view Name() const = 0;
 
-  // The terms for a call of this shape. Throws Error if the encoding cannot
-  // serve it (too few rows, wrong head count, ...).
+  // The terms for a call of this shape. Throws Error if the encoding does not
+  // support it (too few rows, wrong number of heads, ...).
   virtual Lowered Lower(const Shape& shape) const = 0;
 
   // The trainable parameters, in a fixed order. Tensors are shared, not copied.
@@ -57,12 +58,12 @@ class Encoding {
   virtual std::unique_ptr<Encoding> WithParams(
       std::span<const Tensor> values) const;
 
-  // Gradients of the parameters, from the gradients of what Lower(shape) gave:
-  // same names, order and sizes as Params(), in f64.
+  // The gradients of the parameters, given those of the terms of Lower(shape):
+  // names, order and shapes of Params(), f64.
   virtual ParamGrads PullBack(const Shape& shape, const TermGrads& grads) const;
 
-  // For encodings of the input: the rows E[pos], [n, model_dim] f64, that are
-  // added to x. Other encodings throw Error.
+  // For encodings of the input: the rows E[pos] to add to x, [n, model_dim]
+  // f64. Other encodings throw Error.
   virtual Tensor Embed(std::span<const int64_t> positions) const;
 };
 

@@ -8,8 +8,8 @@
 
 namespace LOCUS_API locus {
 
-// Thrown at the API boundary for input that cannot be right. `what()` is one
-// sentence that names the offending value and what would be right.
+// Thrown at the API boundary for invalid input. `what()` is one sentence that
+// names the offending value and says what would be valid.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

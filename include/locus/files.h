@@ -1,11 +1,11 @@
-// Files that are whole or not there.
+// Atomic output: files are written completely or not at all.
 //
-// An output is written beside its place, flushed to the disk and renamed, so
-// that a reader sees the old file or the new one, whatever happens in between.
+// An output is written to a temporary file in the same folder, flushed to disk
+// and renamed, so that readers see either the old file or the new one.
 //
-// What exists under its name must be a regular file: devices, pipes and folders
-// are refused, since renaming would replace them. A symbolic link is followed:
-// the file that it points to is replaced, and the link stays.
+// An existing file of that name must be a regular one: devices, pipes and
+// folders are refused, since renaming would replace them. Symbolic links are
+// followed: the target is replaced and the link stays.
 #ifndef LOCUS_FILES_H_
 #define LOCUS_FILES_H_
 
@@ -19,7 +19,7 @@
 
 namespace LOCUS_API locus {
 
-// An output could not be written; `code` is the errno of the reason.
+// An output could not be written; `code` is the errno value.
 class OutputError : public Error {
  public:
   OutputError(const std::string& what, int code) : Error(what), code_(code) {}
@@ -29,31 +29,32 @@ class OutputError : public Error {
   int code_;
 };
 
-// All members throw OutputError, and leave what was there under that name.
+// A file being written. Members throw OutputError and then leave any existing
+// file unchanged.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
-  // Removes what was written unless Finish succeeded.
+  // Removes the temporary file unless Finish succeeded.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void Write(std::span<const std::byte> bytes);
   void Write(std::string_view text);
-  // Where the bytes are until Finish, for programs that write them themselves.
+  // The path of the temporary file, for code that writes to it directly.
   const std::string& beside() const { return beside_; }
-  // Flushes the file, gives it its name and flushes the folder.
+  // Flushes the file, renames it and flushes the folder.
   void Finish();
 
  private:
   [[noreturn]] void Broken(const char* what);
 
-  std::string path_;    // with links followed
+  std::string path_;    // with symbolic links resolved
   std::string beside_;  // empty: finished
   int file_ = -1;
 };
 
-// The same for a folder, which must be new.
+// The same for a folder, which must not exist yet.
 class OutputFolder {
  public:
   explicit OutputFolder(const std::string& path);
@@ -61,7 +62,7 @@ class OutputFolder {
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // The path of a file in it until Finish.
+  // The path to write a file of the folder to, valid until Finish.
   std::string File(const std::string& name) const;
   void Finish();
 
@@ -69,18 +70,18 @@ class OutputFolder {
   std::string path_, beside_;
 };
 
-// A whole file at once.
+// Writes a whole file.
 void WriteOutput(const std::string& path, std::string_view text);
 
-// Throws OutputError if an output could not be begun at `path`: for tools that
-// work long before they write.
+// Throws OutputError if `path` cannot be written, for tools that should find
+// out before a long computation.
 void CheckOutput(const std::string& path);
 
-// Whether a file of this name is an output that a killed process left behind.
+// Whether a file name is that of an unfinished output of a killed process.
 bool IsUnfinishedOutput(std::string_view name);
 
-// Removes every output that is not finished; the threads that write them wait
-// from then on. For a process that is about to end.
+// Removes all unfinished outputs; threads that are writing one block from then
+// on. For a process that is about to exit.
 void AbandonOutputs();
 
 }  // namespace locus

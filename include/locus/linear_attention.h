@@ -2,8 +2,8 @@
 //
 //   o_i = sum_j (R_m phi(q_i)).(R_n phi(k_j)) v_j / sum_j phi(q_i).phi(k_j)
 //
-// Su et al., "RoFormer" (2021), section 3.3: the rotation acts in the numerator
-// only, so that the denominator stays a sum of positive numbers.
+// Su et al., "RoFormer" (2021), section 3.3: only the numerator is rotated, so
+// that the denominator remains a sum of positive numbers.
 // Katharopoulos et al., "Transformers are RNNs" (2020): phi(x) = elu(x) + 1.
 #ifndef LOCUS_LINEAR_ATTENTION_H_
 #define LOCUS_LINEAR_ATTENTION_H_
@@ -17,7 +17,7 @@
 
 namespace LOCUS_API locus {
 
-// Maps one row x [D] to features phi(x) [F]; every feature must be >= 0.
+// A map of one row x [D] to features phi(x) [F], which must be >= 0.
 struct FeatureMap {
   int64_t features = 0;  // F; 0 means F = D
   std::function<void(std::span<const double> x, std::span<double> phi)> map;
@@ -33,9 +33,9 @@ struct LinearAttentionOptions {
 };
 
 // q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv] -> [B, Hq, Lq, Dv],
-// f64. Encodings that act on single logits (biases, tables) cannot be factored
-// into features of q and of k and are refused with that reason. Tokens may
-// come in any order: causality goes by positions.
+// f64, for tokens in any order: causality compares positions. Throws Error for
+// encodings that act on individual logits (biases, tables), which do not factor
+// into features of q and k.
 Tensor LinearAttention(const Tensor& q, const Tensor& k, const Tensor& v,
                        const Encoding& encoding,
                        const LinearAttentionOptions& options = {});

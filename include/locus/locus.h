@@ -1,4 +1,4 @@
-// Everything: #include <locus/locus.h>.
+// The whole public API: #include <locus/locus.h>.
 #ifndef LOCUS_LOCUS_H_
 #define LOCUS_LOCUS_H_
 

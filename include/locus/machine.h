@@ -1,4 +1,4 @@
-// What this machine can do at best, measured: the yardstick of benchmarks.
+// The machine's peak rates, measured, as a yardstick for benchmarks.
 #ifndef LOCUS_MACHINE_H_
 #define LOCUS_MACHINE_H_
 
@@ -6,18 +6,19 @@
 
 namespace LOCUS_API locus {
 
-// Rates over all threads together, the best of several short runs.
+// Rates of all threads together: the best of several short runs.
 struct MachineLimits {
   double fma_gflops = 0.0;       // float32 multiply-adds, two operations each
   double read_gb_per_s = 0.0;    // reading 64 MiB per thread
-  double copy_gb_per_s = 0.0;    // copying it, bytes read plus bytes written
-  double update_gb_per_s = 0.0;  // adding to it in place, read plus written
+  double copy_gb_per_s = 0.0;    // copying them, bytes read plus bytes written
+  double update_gb_per_s = 0.0;  // adding in place, read plus written
 };
 
-// Takes about a tenth of a second. threads = 0: all of the machine's.
+// Takes about a tenth of a second. threads = 0: UsableCpus().
 MachineLimits MeasureMachine(int threads = 0);
 
-// The FMA rate alone: a few milliseconds, to interleave with what is measured.
+// The FMA rate alone, in a few milliseconds: to be interleaved with the code
+// under measurement.
 double MeasureFmaGflops(int threads = 0);
 
 }  // namespace locus

@@ -1,12 +1,13 @@
-// Real models: from a config.json to the exact positions of each layer.
+// Positional encodings of real models: from a config.json (or GGUF metadata) to
+// the exact scheme of each layer.
 //
-// A config is read strictly: a position-related key that nothing used, a value
-// of the wrong type or out of range, two spellings that contradict each other
-// and an unknown model type are errors that name the key and the value.
+// Configs are read strictly: an unused key that concerns positions, a value of
+// the wrong type or out of range, contradictory spellings of one setting and an
+// unknown model type are errors that name the key and the value.
 //
 // The logits of a layer are
 //   softcap(scale * softmax_factor * temperature(m) * (q.k + tables) + bias)
-// where the encoding brings everything but `scale`, which goes into
+// where the encoding supplies everything but `scale`, which goes into
 // AttentionOptions (see CallOptions).
 #ifndef LOCUS_MODELS_H_
 #define LOCUS_MODELS_H_
@@ -30,28 +31,28 @@
 namespace locus {
 namespace LOCUS_API models {
 
-// A tensor of the checkpoint that a scheme is made of.
+// A tensor that a scheme needs from the checkpoint.
 struct NeededTensor {
   std::string name = {};            // as the model's own code names it
   std::vector<int64_t> shape = {};  // as it is stored
   std::string use = {};             // "learned positions"
 };
 
-// Gives the tensor of a name and shape; throws Error if there is none.
+// Returns the tensor with that name and shape; throws Error if there is none.
 using TensorLookup = std::function<Tensor(const NeededTensor&)>;
 
-// One way in which position enters: at the input, or inside attention.
+// How position enters at one place: at the input, or inside attention.
 struct Scheme {
-  std::string name = "none";  // of the list of encodings
-  std::string words = {};     // the scheme in one line
-  // Ready-made; null if tensors of the checkpoint are needed first.
+  std::string name = "none";  // in the list of encodings
+  std::string words = {};     // one line about the scheme
+  // The encoding, or null if it needs tensors of the checkpoint (see Build).
   std::shared_ptr<const Encoding> encoding = {};
   std::vector<NeededTensor> tensors = {};
   std::function<std::shared_ptr<const Encoding>(const TensorLookup&)> build =
       {};
 };
 
-// What rotates, where a layer rotates.
+// The rotary embedding of a layer.
 struct RotaryFacts {
   PairLayout layout = PairLayout::kHalves;
   int64_t rotary_dim = 0;
@@ -59,16 +60,16 @@ struct RotaryFacts {
   double base = 0.0;
   std::string scaling = "none";  // "llama3", "yarn", ...
   double factor = 1.0;           // of the scaling
-  int64_t original_length = 0;   // before the scaling; 0: no such thing
+  int64_t original_length = 0;   // before the scaling; 0: does not apply
   bool changes_with_length = false;
-  // At the trained length: radians per position, and what multiplies cos and
-  // sin.
+  // At the trained length: radians per position [rotary_dim / 2], and the
+  // factor of cos and sin.
   std::vector<double> theta = {};
   double gain = 1.0;
 };
 
-// The tokens of a call. Without positions keys count from 0 and queries end
-// where the keys end, as in AttentionOptions.
+// The tokens of a call. Without positions, keys count from 0 and the last query
+// is aligned with the last key, as in AttentionOptions.
 struct CallTokens {
   int64_t q_len = 0;
   int64_t k_len = 0;
@@ -77,7 +78,7 @@ struct CallTokens {
   std::span<const int64_t> k_positions = {};
 };
 
-// The options of a call, with the memory that their spans point to.
+// The options of a call; owns the segments that their spans point to.
 struct TokenOptions {
   TokenOptions() = default;
   TokenOptions(TokenOptions&&) = default;
@@ -88,20 +89,21 @@ struct TokenOptions {
   std::vector<int64_t> k_segments = {};
 };
 
+// How position enters one layer of a model, and what else a call needs.
 struct LayerPosition {
-  std::string model_type = {};  // as the config says
+  std::string model_type = {};  // as in the config
   std::string family = {};      // "LLaMA"
   std::string part = {};        // "decoder" or "encoder"
-  bool other_part = false;      // whether the model has the other one too
+  bool other_part = false;      // whether the model has the other part as well
   std::string layer_type = {};  // "full_attention", "sliding_attention", ...
   int64_t layer = 0;
   int64_t layers = 0;  // of this part
 
-  // Whether the layer attends at all. Layers of state spaces, linear attention
-  // and convolutions do not: nothing below but model_dim concerns them.
+  // False for state-space, linear-attention and convolution layers, for which
+  // model_dim is the only meaningful field below.
   bool attends = true;
-  Scheme input = {};      // what is added to x
-  Scheme attention = {};  // what acts on q, k, v and the logits
+  Scheme input = {};      // added to x
+  Scheme attention = {};  // acts on q, k, v and the logits
   std::optional<RotaryFacts> rotary = {};
 
   int64_t q_heads = 0;
@@ -112,70 +114,71 @@ struct LayerPosition {
 
   bool causal = true;
   std::optional<Window> window = {};
-  // Tokens see only tokens of their own chunk of this many positions; 0: all.
-  // Chunks are counted from position 0.
+  // Attention within chunks of this many positions, counted from position 0;
+  // 0: no chunks.
   int64_t chunk = 0;
   std::optional<double> softcap = {};
-  // The layer's tensor [q_heads] of logits that join the softmax beside the
-  // keys, which goes into AttentionOptions::sinks; empty: none.
+  // The name of the layer's attention-sink tensor [q_heads], which goes into
+  // AttentionOptions::sinks; empty: none.
   std::string sinks = {};
-  double scale = 1.0;  // the caller's part; see the top of this file
+  double scale = 1.0;  // for AttentionOptions; see the top of this file
   double softmax_factor = 1.0;
   QueryTemperature temperature = {};
   int64_t trained_length = 0;  // positions; 0: the config does not say
 
   std::vector<std::string> warnings = {};
 
-  // The scheme that one would name: that of attention, or that of the input
-  // where attention itself has none.
+  // The scheme that the model is known for: that of attention, or that of the
+  // input if attention has none.
   const Scheme& Main() const {
     return attention.name != "none" || input.name == "none" ? attention : input;
   }
-  // Scale, mask, window and soft cap of a call. Throws Error for a layer that
-  // does not attend, and for one with chunks: which keys a query sees then
-  // depends on the tokens.
+  // Scale, causality, window and soft cap of a call. Throws Error for a layer
+  // that does not attend, and for one with chunks, where visibility depends on
+  // the positions of the tokens.
   AttentionOptions CallOptions() const;
-  // The same for these tokens, at their positions. Chunks become segments, or
-  // a window where all queries have one position, as in decoding.
+  // The same for given tokens. Chunks become segments, or a window if all
+  // queries have the same position, as in decoding.
   TokenOptions CallOptions(const CallTokens& tokens) const;
 };
 
 struct ReadOptions {
   int64_t layer = 0;
-  // "encoder" or "decoder", where a model has both; empty: the decoder. Of a
-  // model of several configs, the key of one of them ("vision_config"); empty:
-  // the text model.
+  // "encoder" or "decoder" for models with both; empty: the decoder. For models
+  // with nested configs, the key of one ("vision_config"); empty: the text
+  // model.
   std::string part = {};
   // Warnings instead of errors for unused keys and contradictions.
   bool lenient = false;
-  // Positions that tables made from sinusoids must serve (Transformer-XL,
-  // XLNet); 0: the trained length.
+  // Number of positions that tables computed from sinusoids must cover
+  // (Transformer-XL, XLNet); 0: the trained length.
   int64_t length = 0;
-  // Patches of an image in a raster other than the trained one; 0: as trained.
+  // Patch grid of an image, if it differs from the trained one; 0: as trained.
   int64_t grid_height = 0;
   int64_t grid_width = 0;
-  // The pair layout of these weights, where it is not that of the model's own
+  // The pair layout of the weights, if it differs from that of the model's own
   // code (GGUF files, Meta's LLaMA weights).
   std::optional<PairLayout> layout = {};
-  // kFloat32 for parity with the arithmetic of the Hugging Face code.
+  // kFloat32 matches the arithmetic of Hugging Face's code.
   AngleMode angles = AngleMode::kExact;
 };
 
-// More bytes than any config.json has: lists of labels make the largest ones,
-// of a few megabytes.
+// Larger files are refused. The largest real config.json files have a few
+// megabytes, nearly all of it label names.
 inline constexpr size_t kMostConfigBytes = size_t{16} << 20;
 
 class LayerSource;
 
-// A config that is parsed once and read for any number of layers.
+// A config, parsed once and read for any number of layers. Copies share it.
 class ModelConfig {
  public:
-  // From the text of a config.json.
+  // From the text of a config.json. Throws Error if it cannot be read.
   static ModelConfig Parse(std::string_view json);
-  // From a config.json, a folder that holds one, or a GGUF file.
+  // From a config.json, a folder that contains one, or a GGUF file.
   static ModelConfig Open(const std::string& path);
 
-  // The position of options.layer.
+  // The scheme of layer options.layer. Throws Error, naming the key and the
+  // value, if the config is invalid or there is no such layer.
   LayerPosition Layer(const ReadOptions& options = {}) const;
 
  private:
@@ -184,14 +187,15 @@ class ModelConfig {
   std::shared_ptr<const LayerSource> source_;
 };
 
-// One layer from the text of a config.json.
+// One layer from the text of a config.json; see ModelConfig.
 LayerPosition FromConfig(std::string_view json, const ReadOptions& options);
 LayerPosition FromConfig(std::string_view json, int64_t layer = 0);
-// From the file itself, as ModelConfig::Open.
+// One layer from a file or folder, as for ModelConfig::Open.
 LayerPosition FromConfigFile(const std::string& path,
                              const ReadOptions& options = {});
 
-// The encoding of a scheme, from tensors where it needs any.
+// The encoding of a scheme. Throws Error if it needs tensors that `tensors`
+// does not provide.
 std::shared_ptr<const Encoding> Build(const Scheme& scheme,
                                       const TensorLookup& tensors = {});
 
@@ -201,10 +205,10 @@ struct FamilyInfo {
   std::string_view name;                      // "LLaMA"
   std::vector<std::string_view> model_types;  // "llama", ...
   std::string_view scheme;                    // one line
-  std::string_view traps;                     // what goes wrong elsewhere
+  std::string_view traps;                     // common mistakes elsewhere
 };
 
-// Every family that FromConfig knows, in the order of docs/models.md.
+// Every model family that FromConfig supports, in the order of docs/models.md.
 std::vector<FamilyInfo> Families();
 
 }  // namespace models

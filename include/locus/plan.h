@@ -1,4 +1,4 @@
-// Calls planned once and run many times, and which kernel a call takes and why.
+// Plan a call once and run it many times; report which kernel runs it and why.
 #ifndef LOCUS_PLAN_H_
 #define LOCUS_PLAN_H_
 
@@ -17,11 +17,11 @@ namespace LOCUS_API locus {
 
 enum class Pass : uint8_t { kForward, kBackward };
 
-// What runs a call. With LOCUS_VERBOSE=1 in the environment, every call prints
+// How a call is run. With LOCUS_VERBOSE=1 in the environment, every call prints
 // Line() and its milliseconds to standard error.
 struct CallReport {
-  // A driver that comes before the chosen one, and why it does not take the
-  // call: "more than 256 tokens".
+  // A driver tried before the chosen one, and why it cannot run the call:
+  // "more than 256 tokens".
   struct Refusal {
     std::string driver = {};
     std::string reason = {};
@@ -43,7 +43,8 @@ struct CallReport {
   std::string Line() const;
 };
 
-// How Attention (or AttentionBackward) would run a call. Computes nothing.
+// How Attention (or AttentionBackward) would run a call, without running it.
+// Throws Error where the call itself would.
 CallReport ExplainCall(const Tensor& q, const Tensor& k, const Tensor& v,
                        const Terms& terms, const AttentionOptions& options = {},
                        Pass pass = Pass::kForward);
@@ -52,11 +53,12 @@ CallReport ExplainCall(const Tensor& q, const Tensor& k, const Tensor& v,
                        const AttentionOptions& options = {},
                        Pass pass = Pass::kForward);
 
-// A call that is checked, lowered and laid out once and run on any tensors of
-// the same shapes and types: the layers of a model, the steps of a training
-// run. With return_lse it serves the backward pass as well. It owns what it
-// needs, so options and encoding may go; tensors inside the terms are shared,
-// not copied. Many threads may run it at once.
+// A call that is checked, lowered and laid out once and then run on any tensors
+// of the same shapes and types: the layers of a model, the steps of a training
+// run. With return_lse it serves the backward pass as well. The encoding and
+// the options with their spans need not outlive the plan; tensors are shared,
+// and the bytes of a PairMask must stay valid. Several threads may run one plan
+// at the same time.
 class AttentionPlan {
  public:
   AttentionPlan(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -77,7 +79,7 @@ class AttentionPlan {
                              const AttentionResult& forward,
                              const BackwardOptions& backward = {}) const;
 
-  // Of the forward pass.
+  // How RunInto runs: the report of the forward pass.
   CallReport Report() const;
 
  private:

@@ -1,5 +1,5 @@
-// Which SIMD target the kernels use. They choose the best one by themselves;
-// this is for tests and for comparing targets.
+// The SIMD target that the kernels use: the best one by default. Forcing
+// another is for tests and for comparing targets.
 #ifndef LOCUS_SIMD_H_
 #define LOCUS_SIMD_H_
 
@@ -11,16 +11,16 @@
 
 namespace LOCUS_API locus {
 
-// Targets that were compiled in and that this machine can run, best first, such
-// as {"AVX3", "AVX2", "SSE4"}.
+// The compiled targets that this machine supports, best first, such as
+// {"AVX3", "AVX2", "SSE4"}.
 std::vector<std::string> SimdTargets();
 
 // The target in use.
 std::string SimdTarget();
 
-// Makes every later call use one target; "" returns to the best. Throws Error
-// for a name that is not in SimdTargets(). Not to be called while a kernel
-// runs.
+// Makes all later calls use one target; "" restores the default. Throws Error
+// for a name that is not in SimdTargets(). Must not be called while a kernel is
+// running.
 void ForceSimdTarget(std::string_view name);
 
 }  // namespace locus

@@ -1,9 +1,9 @@
-// A small strided array: how tables, queries, keys and values enter and leave
-// the library.
+// A small strided array, in which tables, queries, keys and values enter and
+// leave the library.
 //
-// A Tensor shares its storage: copying one is cheap and aliases the same
-// numbers. It never resizes. Storage may be owned by the library or borrowed
-// from the caller (NumPy, PyTorch).
+// Copies share their storage: copying is cheap, and copies alias each other.
+// A Tensor never resizes. Storage is owned by the library or borrowed from the
+// caller (NumPy, PyTorch).
 #ifndef LOCUS_TENSOR_H_
 #define LOCUS_TENSOR_H_
 
@@ -20,9 +20,9 @@
 
 namespace LOCUS_API locus {
 
-// Element types. bf16, f16 and i8 are storage formats; arithmetic happens in
-// f32 or f64. Integers are those of a KvCache, whose rows have a scale each: no
-// other function takes them.
+// Element types. bf16, f16 and i8 are storage formats; arithmetic is done in
+// f32 or f64. Only KvCache uses i8, with one scale per row: no other function
+// takes it.
 enum class DType : uint8_t { kF32, kF64, kBF16, kF16, kI8 };
 
 std::string_view DTypeName(DType dtype);
@@ -40,13 +40,13 @@ class Tensor {
 
   // Owned, contiguous, zero-filled.
   static Tensor Zeros(DType dtype, std::vector<int64_t> shape);
-  // Contents undefined: for those who write every element.
+  // Owned, contiguous, uninitialised: for callers that write every element.
   static Tensor Empty(DType dtype, std::vector<int64_t> shape);
   // Owned, contiguous; `values.size()` must be the product of `shape`.
   static Tensor From(std::vector<int64_t> shape, std::vector<float> values);
   static Tensor From(std::vector<int64_t> shape, std::vector<double> values);
   // Borrowed: `data` must outlive every copy unless `owner` keeps it alive.
-  // Strides count elements; empty strides mean contiguous.
+  // Strides are in elements; empty strides mean contiguous.
   static Tensor Borrow(DType dtype, std::vector<int64_t> shape,
                        std::vector<int64_t> strides, const void* data,
                        std::shared_ptr<const void> owner = nullptr);
@@ -81,7 +81,7 @@ class Tensor {
     CheckType<T>();
     return static_cast<const T*>(data_);
   }
-  // The same of whatever type.
+  // The same without a type check.
   const void* Raw() const { return data_; }
   // Writes through every copy that shares the storage. Only for tensors the
   // caller owns.
@@ -91,12 +91,12 @@ class Tensor {
     return static_cast<T*>(const_cast<void*>(data_));
   }
 
-  // A contiguous tensor of the given type; `*this` itself where it already is
-  // one. Numbers that i8 cannot hold become its nearest, NaN becomes 0.
+  // A contiguous tensor of the given type; shares the storage of `*this` if
+  // that already is one. Conversion to i8 saturates, and NaN becomes 0.
   Tensor To(DType dtype) const;
-  // A view with two axes exchanged. Negative axes count from the end.
+  // A view with two axes swapped. Negative axes count from the end.
   Tensor Transposed(int a, int b) const;
-  // A view of indices [begin, end) of an axis, such as some of the tokens.
+  // A view of indices [begin, end) of an axis, such as a range of tokens.
   Tensor Sliced(int axis, int64_t begin, int64_t end) const;
   // Every element as double, in row-major order.
   std::vector<double> ToVector() const;

@@ -1,4 +1,4 @@
-// Text that others wrote, made safe to print.
+// Makes untrusted text safe to print.
 #ifndef LOCUS_TEXT_H_
 #define LOCUS_TEXT_H_
 
@@ -10,14 +10,14 @@
 
 namespace LOCUS_API locus {
 
-// `text` with everything escaped that could steer a terminal: control
-// characters (C0, DEL and C1), marks that reverse the direction of writing, and
-// bytes that are not UTF-8, as \x1b or \u202e. Line breaks stay where
-// `keep_lines` is set.
+// `text` with everything escaped, as \x1b or \u202e, that could control a
+// terminal: control characters (C0, DEL and C1), bidirectional formatting
+// characters, and bytes that are not UTF-8. Line breaks are kept if
+// `keep_lines`.
 std::string EscapeControls(std::string_view text, bool keep_lines = false);
 
-// The same of the first `most` bytes, with "..." where more follow: a name or a
-// value as it may stand in a message.
+// The same for the first `most` bytes, followed by "..." if there are more: for
+// names and values in messages.
 std::string Printable(std::string_view text, size_t most = 60);
 
 }  // namespace locus

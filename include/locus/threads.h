@@ -1,4 +1,4 @@
-// How many threads the engine runs on, and whose.
+// How many threads the kernels use, and which thread pool provides them.
 #ifndef LOCUS_THREADS_H_
 #define LOCUS_THREADS_H_
 
@@ -6,38 +6,38 @@
 
 namespace LOCUS_API locus {
 
-// How many CPUs this process may use: those of its affinity mask, and no more
-// than the CPU quota of its control groups (cgroup v1 or v2), rounded up. Asked
-// once, when it is first needed. The default wherever a number of threads is 0.
+// Number of CPUs this process may use: those of its affinity mask, limited by
+// the CPU quota of its control groups (cgroup v1 or v2), rounded up. Determined
+// once, on first use. The default wherever a number of threads is 0.
 int UsableCpus();
 
-// Runs body(argument) on `threads` threads at once, the caller among them, or
-// on fewer, and returns when all have returned. The body does not throw.
+// Runs body(argument) on up to `threads` threads at once, the caller among
+// them, and returns when all have returned. The body does not throw.
 using ParallelBackend = void (*)(int threads, void (*body)(void*),
                                  void* argument);
 
-// A backend: the engine's own pool of threads, started when first needed.
+// A backend: the library's own thread pool, started on first use.
 void OwnThreads(int threads, void (*body)(void*), void* argument);
 
-// Whose threads the engine runs on from now on. nullptr, the default: those of
-// the OpenMP runtime that the process has loaded (GNU's, LLVM's or Intel's,
-// before or after this library), else OwnThreads. Threads of OpenMP keep
-// spinning for some milliseconds after their work, so a second pool beside them
-// would oversubscribe the cores. A call from inside an OpenMP parallel region
-// runs on its own thread alone then, and a forked process always uses
-// OwnThreads: what it inherits of an OpenMP runtime may not work.
+// Sets the backend of all later calls. nullptr, the default: the OpenMP runtime
+// that the process has loaded (GNU's, LLVM's or Intel's, before or after this
+// library), or OwnThreads if there is none. OpenMP threads keep spinning for
+// some milliseconds after their work, so a second pool would oversubscribe the
+// cores. With OpenMP, a call from inside a parallel region runs on the calling
+// thread alone. A forked process always uses OwnThreads, since an inherited
+// OpenMP runtime may not work.
 //
-// Results are the same bits on any backend. Not to be called while the engine
-// is at work.
+// Results have the same bits on any backend. Must not be called while an
+// attention call is running.
 void SetParallelBackend(ParallelBackend backend);
 
-// What the thread that called the engine runs between pieces of a long call; it
-// ends the call by throwing, and the exception reaches the caller. Calls that
-// change something in place leave it half changed then, KvCache apart.
+// Called by the calling thread between the tasks of a long call. It ends the
+// call by throwing; the exception reaches the caller. In-place operations,
+// other than those of KvCache, may then be half done.
 using InterruptCheck = void (*)();
 
-// Sets the check of this thread's calls, nullptr for none, and gives the one
-// before.
+// Sets the check for calls of this thread, nullptr for none, and returns the
+// previous one.
 InterruptCheck SetInterruptCheck(InterruptCheck check);
 
 }  // namespace locus

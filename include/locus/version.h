@@ -1,5 +1,5 @@
-// The version, in its one place: CMake, the Python package and the documents
-// read it from here.
+// The version number, defined only here: CMake, the Python package and the
+// documents read it from this file.
 #ifndef LOCUS_VERSION_H_
 #define LOCUS_VERSION_H_
 

@@ -13,24 +13,24 @@ namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 
-// Below this the allocator is quick by itself. Above it, what a thread frees
-// may go back to the system, and the other cores are interrupted to forget it.
+// Below this size (64 KiB) the allocator is fast. Above it, freed memory may be
+// returned to the system, which interrupts the other cores to flush their TLBs.
 constexpr int64_t kLargeFloats = int64_t{16} << 10;
 
 struct Block {
   float* data = nullptr;
   int64_t floats = 0;
-  const void* owner = nullptr;  // of the thread that released it
+  const void* owner = nullptr;  // the thread that released it
 };
 
-// An address that no other thread has.
+// An address that identifies the calling thread.
 const void* ThisThread() {
   static thread_local char place;
   return &place;
 }
 
-// Large arrays on large pages: walking a panel then misses the TLB a thousand
-// times less often.
+// Large arrays are aligned to large pages, so that walking a panel misses the
+// TLB a thousand times less often.
 constexpr size_t AlignmentFor(size_t bytes) {
   return bytes >= kLargePage ? kLargePage : 64;
 }
@@ -53,12 +53,12 @@ void Free(const Block& block) {
   ::operator delete(block.data, std::align_val_t(AlignmentFor(bytes)));
 }
 
-// Large blocks between calls. It neither allocates nor throws.
+// Keeps large blocks between calls. It neither allocates nor throws.
 class Store {
  public:
-  // The smallest block that is large enough and not twice as large as needed;
-  // of equals one that this thread released, the latest, which may still be in
-  // its cache.
+  // Removes and returns the smallest block that is large enough but at most
+  // twice as large as needed. Among blocks of equal size it prefers the one
+  // that this thread released last, which may still be in its cache.
   Block Take(int64_t floats) {
     const void* self = ThisThread();
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -75,8 +75,8 @@ class Store {
     return best == count_ ? Block{} : Remove(best);
   }
 
-  // Gives up what has lain there longest to make room. Returns false if the
-  // block is too large by itself.
+  // Adds a block, freeing the oldest ones to make room. Returns false if the
+  // block alone exceeds the limit.
   bool Keep(Block block) {
     if (block.floats > kMostFloats) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -87,14 +87,14 @@ class Store {
     return true;
   }
 
-  // Around a fork, so that the child finds the blocks in order and the lock
-  // free.
+  // Called around a fork, so that the child inherits a consistent store and an
+  // unlocked mutex.
   void Lock() { mutex_.lock(); }
   void Unlock() { mutex_.unlock(); }
 
  private:
-  // 128 MiB: q and k of 4096 tokens, 32 and 8 heads of 128 channels, rotated.
-  // New pages cost three times what rotating them does.
+  // 128 MiB: enough for rotated q and k of 4096 tokens with 32 and 8 heads of
+  // 128 channels. Faulting in new pages takes three times as long as rotating.
   static constexpr int64_t kMostFloats = int64_t{32} << 20;
 
   Block Remove(size_t at) {
@@ -107,7 +107,8 @@ class Store {
   }
 
   std::mutex mutex_;
-  // In the order in which they came; none is smaller than kLargeFloats.
+  // Oldest first. No block is smaller than kLargeFloats, which bounds the
+  // count.
   std::array<Block, kMostFloats / kLargeFloats> blocks_;
   size_t count_ = 0;
   int64_t held_ = 0;
@@ -120,7 +121,8 @@ Store& TheStore() {
   return *store;
 }
 
-// When the library is loaded: no fork meets a store that is being made.
+// Runs when the library is loaded, so that no fork can happen while the store
+// is being constructed.
 [[maybe_unused]] const int kStoreForkHandler = [] {
   TheStore();
   return os::AtFork([] { TheStore().Lock(); }, [] { TheStore().Unlock(); },

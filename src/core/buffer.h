@@ -1,4 +1,4 @@
-// Scratch memory aligned for any vector.
+// Scratch memory, aligned for any SIMD vector.
 #ifndef LOCUS_SRC_CORE_BUFFER_H_
 #define LOCUS_SRC_CORE_BUFFER_H_
 
@@ -7,9 +7,9 @@
 
 namespace locus {
 
-// An uninitialised array of floats on a 64-byte boundary: one cache line, and
-// the widest vector. Large ones come from and return to a store that outlives
-// the call: fresh pages cost more than the work of a short call.
+// An uninitialised array of floats, aligned to 64 bytes: a cache line and the
+// widest vector. Large arrays are recycled between calls, since faulting in new
+// pages costs more than the work of a short call.
 class FloatBuffer {
  public:
   FloatBuffer() = default;
@@ -24,7 +24,8 @@ class FloatBuffer {
   }
   ~FloatBuffer();
 
-  // Contents are lost when it grows; it never shrinks. Throws std::bad_alloc.
+  // Growing discards the contents; the array never shrinks. Throws
+  // std::bad_alloc.
   void Resize(int64_t count);
   float* data() { return data_; }
   const float* data() const { return data_; }

@@ -9,8 +9,8 @@
 namespace locus {
 
 int UsableCpus() {
-  // Without a lock, which a forked process might find held: to ask twice does
-  // no harm.
+  // An atomic instead of a lock, which a forked process might inherit locked;
+  // determining the number twice is harmless.
   static std::atomic<int> known{0};
   int cpus = known.load(std::memory_order_relaxed);
   if (cpus == 0) {

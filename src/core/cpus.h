@@ -1,4 +1,4 @@
-// The share of the machine's CPUs that a process has.
+// The share of the machine's CPUs that this process may use.
 #ifndef LOCUS_SRC_CORE_CPUS_H_
 #define LOCUS_SRC_CORE_CPUS_H_
 
@@ -6,12 +6,13 @@
 
 namespace locus {
 
-// The least CPU quota of this process's control groups and those above them, in
-// CPUs, such as 1.5; infinity: none. `root` stands before /proc and the mount
-// points: empty, but for tests.
+// The lowest CPU quota among this process's control groups and their ancestors,
+// in CPUs, such as 1.5; infinity if there is none. `root` is prepended to /proc
+// and the mount points; it is empty except in tests.
 double CpuQuota(const std::string& root);
 
-// CPUs in the affinity mask of this thread, which others inherit; at least 1.
+// Number of CPUs in this thread's affinity mask, which new threads inherit; at
+// least 1.
 int AffinityCpus();
 
 }  // namespace locus

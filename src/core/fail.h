@@ -1,4 +1,4 @@
-// Formatting of errors: Fail("heads must be positive, got {}", heads).
+// Throws a formatted Error: Fail("heads must be positive, got {}", heads).
 #ifndef LOCUS_SRC_CORE_FAIL_H_
 #define LOCUS_SRC_CORE_FAIL_H_
 

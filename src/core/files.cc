@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".part";
 
-// A path as it may stand in a message.
+// A path, made safe for a message.
 std::string Shown(const std::string& path) { return EscapeControls(path); }
 
 [[noreturn]] void Refuse(const std::string& path, const char* why, int code) {
@@ -32,10 +32,10 @@ std::string Shown(const std::string& path) { return EscapeControls(path); }
   Refuse(path, error.message().c_str(), error.value());
 }
 
-// A new name in the folder of `path`: "model.safetensors.1234-0.part".
+// A temporary name in the folder of `path`: "model.safetensors.1234-0.part".
 std::string Beside(const std::string& path) {
   static std::atomic<int> count = 0;
-  // File systems allow 255 bytes; the rest is for the numbers.
+  // File systems allow names of 255 bytes; the rest is for the numbers.
   constexpr size_t kMostName = 200;
   const fs::path whole(path);
   return (whole.parent_path() /
@@ -45,7 +45,7 @@ std::string Beside(const std::string& path) {
       .string();
 }
 
-// Outputs that are not finished.
+// All unfinished outputs of the process.
 class Unfinished {
  public:
   static Unfinished& Get() {
@@ -53,12 +53,12 @@ class Unfinished {
     static auto* all = new Unfinished();
     return *all;
   }
-  // Calls `make` with new names beside `path` until one is free; returns that
-  // name, or "" with errno set.
+  // Calls `make` with temporary names until one is free; returns that name, or
+  // "" with errno set.
   template <typename Make>
   std::string Add(const std::string& path, const Make& make) {
     const std::lock_guard lock(mutex_);
-    // A process that was killed may have left files under the same numbers.
+    // A killed process with the same id may have left files of these names.
     constexpr int kTries = 100;
     for (int n = 0; n < kTries; ++n) {
       std::string beside = Beside(path);
@@ -70,11 +70,11 @@ class Unfinished {
   // Removes the output from the disk.
   void Remove(const std::string& beside) {
     const std::lock_guard lock(mutex_);
-    std::error_code ignored;  // somebody may have removed it
+    std::error_code ignored;  // it may already have been removed
     fs::remove_all(beside, ignored);
     paths_.erase(beside);
   }
-  // Gives the output its name; returns errno.
+  // Renames the output to its final name; returns an errno value, 0 on success.
   int Rename(const std::string& beside, const std::string& path) {
     const std::lock_guard lock(mutex_);
     std::error_code error;
@@ -83,7 +83,7 @@ class Unfinished {
     return error.value();
   }
   void Abandon() {
-    mutex_.lock();  // for good
+    mutex_.lock();  // never unlocked: other threads block from here on
     for (const std::string& path : paths_) {
       std::error_code ignored;
       fs::remove_all(path, ignored);
@@ -95,7 +95,7 @@ class Unfinished {
   std::set<std::string> paths_;
 };
 
-// The regular file, there or not, that writing to `path` means.
+// The regular file, existing or not, that writing to `path` replaces.
 std::string Resolve(const std::string& path) {
   if (fs::path(path).filename().empty()) {
     Refuse(path, "that is no name of a file", EISDIR);
@@ -119,7 +119,7 @@ std::string Resolve(const std::string& path) {
   return target;
 }
 
-// A new name reaches the disk with its folder.
+// Flushes the folder of `path`, so that a rename in it reaches the disk.
 void SyncFolder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   if (!os::FlushFolder(parent.empty() ? "." : parent.string())) {
@@ -135,7 +135,7 @@ OutputFile::OutputFile(const std::string& path) : path_(Resolve(path)) {
     return file_ >= 0;
   });
   if (beside_.empty()) Refuse(path, std::strerror(errno), errno);
-  // What is replaced keeps its permissions.
+  // A replaced file keeps its permissions.
   std::error_code ignored;
   const fs::file_status old = fs::status(path_, ignored);
   if (fs::exists(old)) fs::permissions(beside_, old.permissions(), ignored);

@@ -1,26 +1,26 @@
-// The OpenMP runtime that the process has loaded, if any: GNU's libgomp, LLVM's
-// libomp or Intel's libiomp5, under whatever file name. PyTorch, for one,
-// brings its own.
+// Finds the OpenMP runtime that the process has loaded, if any: GNU's libgomp,
+// LLVM's libomp or Intel's libiomp5, under any file name. PyTorch, for example,
+// ships its own.
 #ifndef LOCUS_SRC_CORE_OPENMP_H_
 #define LOCUS_SRC_CORE_OPENMP_H_
 
 namespace locus {
 
 struct OpenMp {
-  // Runs body(argument) on `threads` threads, the caller among them: what g++
-  // compiles a parallel region to. The other runtimes have it for programs that
-  // g++ has compiled.
+  // GOMP_parallel: runs body(argument) on `threads` threads, the caller among
+  // them. g++ compiles parallel regions to calls of it, and the other runtimes
+  // provide it for compatibility with g++.
   void (*parallel)(void (*body)(void*), void* argument, unsigned int threads,
                    unsigned int flags);
   int (*in_parallel)();  // omp_in_parallel
 };
 
-// Looks again whenever the process has loaded another library since, so that a
-// runtime which comes late is found; that costs some 10 ns as long as there is
-// none, and nothing once there is one. The runtime stays loaded from then on.
-// nullptr where there is none, and where it cannot be used:
-// - in a forked process, since the threads of GNU's runtime do not come along
-//   and it would wait for them forever,
+// Searches again whenever the process has loaded another library, so that a
+// runtime loaded later is found; the test for that takes some 10 ns per call
+// until there is a runtime. A runtime that was found is kept loaded. Returns
+// nullptr if there is none, or if it cannot be used:
+// - in a forked process, which lacks the threads of GNU's runtime, so that the
+//   runtime would wait for them forever,
 // - under ThreadSanitizer, which does not see how the runtime synchronises.
 const OpenMp* FindOpenMp() noexcept;
 

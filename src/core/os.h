@@ -1,8 +1,8 @@
-// What the library asks of the operating system. posix/ and windows/ implement
-// it, and the build takes one of them; no other source of the library includes
-// a header of a system. (The tool, the lab and the ring are POSIX programs.)
+// Everything the library needs from the operating system, implemented in posix/
+// and windows/; the build compiles one of them. No other source of the library
+// includes system headers. (The tool, the lab and the ring are POSIX programs.)
 //
-// core/cpus.h and core/openmp.h belong to this seam, too.
+// core/cpus.h and core/openmp.h belong to this interface, too.
 #ifndef LOCUS_SRC_CORE_OS_H_
 #define LOCUS_SRC_CORE_OS_H_
 
@@ -15,39 +15,41 @@
 
 namespace locus::os {
 
-// Calls these around every fork from now on; each may be null. Where processes
-// do not fork, nothing happens. Returns 0, or an error number.
+// Registers handlers to be called around every fork; each may be null. Does
+// nothing on systems without fork. Returns 0 or an error number.
 int AtFork(void (*before)(), void (*parent)(), void (*child)());
 
-// Asks for large pages; a hint, which may have no effect.
+// Requests large pages; a hint that may have no effect.
 void AdviseLargePages(void* data, size_t bytes);
 
-// The CPU that runs this thread; -1: not known.
+// The CPU that this thread is running on; -1 if unknown.
 int CurrentCpu();
 
-// Moves this thread to another CPU that it may use, if there is one.
+// Moves this thread from `cpu` to another CPU that it may use, if there is one.
 void MoveOff(int cpu);
 
 int ProcessId();
 
-// Files. What fails returns -1 (or false, or nothing) and sets errno. Calls
-// that a signal interrupts are resumed.
+// Files. Functions that fail return -1 (or false, or nothing) and set errno.
+// Calls interrupted by a signal are retried.
 
 int OpenToRead(const std::string& path);
-// For writing; fails with EEXIST if there is something of that name.
+// Creates a file for writing; fails with EEXIST if the name is taken.
 int OpenNew(const std::string& path);
 bool Close(int file);
-// Bytes read or written, at most those of the span; 0 from Read: the end.
+// Return the number of bytes read or written, at most the size of the span;
+// Read returns 0 at the end of the file.
 int64_t Read(int file, std::span<std::byte> into);
 int64_t ReadAt(int file, uint64_t begin, std::span<std::byte> into);
 int64_t Write(int file, std::span<const std::byte> bytes);
-// To the disk: the file; the names in a folder, where the system can.
+// Flush to disk a file, or the entries of a folder where the system supports
+// that.
 bool Flush(int file);
 bool FlushFolder(const std::string& path);
-// Bytes of a regular file; nothing for others.
+// Size in bytes of a regular file; nothing for other files.
 std::optional<uint64_t> RegularSize(int file);
-// The first `bytes` of a file, read only, until the last copy is gone; null if
-// that fails. The file may be closed.
+// Maps the first `bytes` of a file read-only, for as long as a copy of the
+// pointer exists; null on failure. The file may be closed meanwhile.
 std::shared_ptr<const std::byte> Map(int file, size_t bytes);
 
 }  // namespace locus::os

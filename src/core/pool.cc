@@ -1,16 +1,16 @@
-// A pool of helpers that join the parallel regions of their callers.
+// A thread pool whose helpers join the parallel regions of callers.
 //
-// A helper that is done, and a caller whose helpers are not, wait for up to
-// 50 us before they sleep: waking a thread takes as long as a short call. They
-// wait by pause instructions, and by sched_yield only if there are more threads
-// than CPUs. Threads that yield to each other on one CPU have always just run,
-// which to the kernel's balancer means not worth moving, and never sleep, so
-// that they are never placed anew: caller and helper could share a CPU for the
-// whole life of a process.
+// An idle helper, and a caller whose helpers are still busy, spin for up to
+// 50 us before they sleep, since waking a thread takes as long as a short call.
+// They spin on pause instructions, and on sched_yield only if there are more
+// threads than CPUs. Two threads that yield to each other on one CPU always
+// look recently run (cache hot) to the kernel's load balancer and never sleep,
+// so they are never migrated: caller and helper could share a CPU for the whole
+// life of a process.
 //
 // A helper that finds itself on its caller's CPU moves to another one at once.
-// On a busy machine the kernel starts a new thread on the CPU of its creator
-// more often than not, and takes some 100 ms to move it.
+// On a busy machine the kernel often starts a new thread on its creator's CPU
+// and takes some 100 ms to migrate it.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@
 namespace locus {
 namespace {
 
-// Leaves the core's resources to its other hyper-thread for a moment.
+// Yields the core's resources to its other hyper-thread for a moment.
 inline void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -40,8 +40,8 @@ inline void Pause() {
 #endif
 }
 
-// Moves this helper off the CPU of its caller. Where CPUs are so busy that it
-// soon is back there, it does not spend its time on moving.
+// Moves this helper off its caller's CPU, at most once per 10 ms: if CPUs are
+// so busy that it is soon back there, moving again is not worth the time.
 void KeepApartFrom(int caller_cpu) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kPause = std::chrono::milliseconds(10);
@@ -53,7 +53,8 @@ void KeepApartFrom(int caller_cpu) {
   os::MoveOff(caller_cpu);
 }
 
-// Whether there is a CPU for each of them. Without memory to find out: no.
+// Whether there is a CPU for each thread; false if finding out runs out of
+// memory.
 bool HaveCpusFor(int threads) noexcept {
   try {
     return threads <= UsableCpus();
@@ -62,12 +63,13 @@ bool HaveCpusFor(int threads) noexcept {
   }
 }
 
-// Waits a little for ready() and tells whether it came true. Without room for
-// every thread, one that spins would hold up one that works.
+// Spins until ready(), for at most 50 us, and returns whether it became true.
+// Without room for all threads it yields, since a spinning thread would hold up
+// a working one.
 template <typename Ready>
 bool SoonReady(bool room, const Ready& ready) {
   constexpr auto kPatience = std::chrono::microseconds(50);
-  constexpr int kPauses = 16;  // between two looks at the clock
+  constexpr int kPauses = 16;  // between two clock reads
   if (ready()) return true;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   do {
@@ -86,15 +88,15 @@ struct Region {
   void* const argument;
   const int caller_cpu = os::CurrentCpu();
   bool room = false;  // a CPU for each thread
-  // A helper is counted in `helpers` before it leaves `wanted`, and does not
-  // touch the region once it has left `helpers`.
-  std::atomic<int> wanted{0};  // helpers that may still join
-  std::atomic<int> helpers{0};
-  Region* later = nullptr;  // in the queue
+  // A joining helper increments `helpers` before it decrements `wanted`, and
+  // does not touch the region after it has decremented `helpers` again.
+  std::atomic<int> wanted{0};   // helpers that may still join
+  std::atomic<int> helpers{0};  // helpers at work
+  Region* later = nullptr;      // next in the queue
 };
 
-// Threads that help with regions. It owns no region: whoever offers one takes
-// it back before it ends, and nothing is left in the queue.
+// The helper threads and the queue of regions that want helpers. It owns no
+// region: the caller that offers one takes it back before the region ends.
 class Pool {
  public:
   // Never destroyed: worker threads may outlive static destruction.
@@ -104,11 +106,11 @@ class Pool {
     return *pool;
   }
 
-  // A forked process has none of the threads, and the lock may have been held
-  // by one of them: begins anew.
+  // Starts afresh in a forked process, which has none of the threads and may
+  // have inherited a locked mutex.
   static void ResetInChild() { new (&Get()) Pool(); }
 
-  // Asks `helpers` workers to join the region; fewer, if threads cannot be
+  // Queues the region for `helpers` workers, or fewer if threads cannot be
   // started.
   void Offer(Region& region, int helpers) {
     int wakes = 0;
@@ -128,7 +130,7 @@ class Pool {
     for (; wakes > 0; --wakes) wake_.notify_one();
   }
 
-  // Lets no more workers join, and waits for those that have.
+  // Stops more workers from joining and waits for those that have joined.
   void TakeBack(Region& region) {
     if (region.wanted.load(std::memory_order_acquire) > 0) {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -176,8 +178,8 @@ class Pool {
     return region;
   }
 
-  // Who waits has said so before it looked at the helpers a last time: either
-  // it sees that this one has left, or this one sees that it waits.
+  // A waiting caller increments `waiting_` before it last reads `helpers`: so
+  // either it sees that this helper has left, or this helper sees it waiting.
   void Leave(Region& region) {
     if (region.helpers.fetch_sub(1) > 1 || waiting_.load() == 0) return;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -193,19 +195,19 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::condition_variable wake_;  // a region is there
+  std::condition_variable wake_;  // a region was queued
   std::condition_variable left_;  // a region's last helper has left
-  Region* first_ = nullptr;       // those that want helpers
+  Region* first_ = nullptr;       // queue of regions that want helpers
   Region* last_ = nullptr;
-  std::atomic<bool> queued_{false};  // any there, for those without the lock
-  std::atomic<bool> room_{false};    // of the last region
+  std::atomic<bool> queued_{false};  // queue not empty; read without the lock
+  std::atomic<bool> room_{false};    // of the region queued last
   int workers_ = 0;
   int sleeping_ = 0;
-  std::atomic<int> waiting_{0};  // callers who wait for helpers to leave
+  std::atomic<int> waiting_{0};  // callers waiting for helpers to leave
 };
 
-// When the library is loaded, before there are threads that could fork: a
-// process forked while the pool is being made would wait for it forever.
+// Runs when the library is loaded, before any thread could fork: a child forked
+// while the pool is being constructed would wait for it forever.
 [[maybe_unused]] const int kPoolForkHandler = [] {
   Pool::Get();
   return os::AtFork(nullptr, nullptr, Pool::ResetInChild);

@@ -116,7 +116,7 @@ std::string_view DTypeName(DType dtype) {
 
 namespace {
 
-// One element at least, so that an empty tensor still has storage and is
+// At least one element, so that an empty tensor still has storage and is
 // `defined`.
 size_t StorageBytes(DType dtype, int64_t elements) {
   return static_cast<size_t>(std::max<int64_t>(elements, 1) *
@@ -249,7 +249,7 @@ std::vector<double> Tensor::ToVector() const {
     if (elements > 0) values.push_back(Load(0));
     return values;
   }
-  // Row by row: the place of a row is worked out once.
+  // Row by row, so that the offset of a row is computed once.
   const int64_t length = shape_.back();
   std::vector<int64_t> index(shape_.size(), 0);
   for (int64_t n = 0; n < elements; n += length) {

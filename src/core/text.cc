@@ -7,7 +7,7 @@
 namespace locus {
 namespace {
 
-// A character of UTF-8; bytes = 0 where there is none.
+// A decoded UTF-8 character; bytes = 0 if the text is not valid UTF-8.
 struct Decoded {
   uint32_t code = 0;
   size_t bytes = 0;
@@ -18,7 +18,7 @@ Decoded Decode(std::string_view text) {
   const uint32_t first = at(0);
   if (first < 0x80) return {.code = first, .bytes = 1};
   const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  // 0x80 .. 0xbf continue a character, 0xf8 and more begin none.
+  // 0x80 .. 0xbf are continuation bytes; 0xf8 and above never occur.
   if (first < 0xc0 || first > 0xf7 || text.size() < bytes) return {};
   uint32_t code = first & (0xffU >> (bytes + 1));
   for (size_t i = 1; i < bytes; ++i) {
@@ -33,9 +33,9 @@ Decoded Decode(std::string_view text) {
 
 bool IsControl(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code <= 0x9f) ||
-         // Separators of lines and paragraphs.
+         // Line and paragraph separators.
          code == 0x2028 || code == 0x2029 ||
-         // Marks, embeddings, overrides and isolates of direction.
+         // Directional marks, embeddings, overrides and isolates.
          code == 0x061c || code == 0x200e || code == 0x200f ||
          (code >= 0x202a && code <= 0x202e) ||
          (code >= 0x2066 && code <= 0x2069);
@@ -66,8 +66,8 @@ std::string EscapeControls(std::string_view text, bool keep_lines) {
 
 std::string Printable(std::string_view text, size_t most) {
   if (text.size() <= most) return EscapeControls(text);
-  // Not within a character: its first byte is the first that does not continue
-  // one.
+  // Backs up to a character boundary: the first byte of a character is not a
+  // continuation byte.
   const auto continues = [&](size_t i) {
     return (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
   };

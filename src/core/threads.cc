@@ -12,10 +12,10 @@ namespace locus {
 namespace {
 
 struct Job;
-thread_local Job* current_job = nullptr;  // whose tasks this thread runs
+thread_local Job* current_job = nullptr;  // the job this thread works on
 thread_local InterruptCheck interrupt_check = nullptr;
 
-// While one lives, this thread runs tasks of a job.
+// Sets current_job for its lifetime.
 class Inside {
  public:
   explicit Inside(Job* job) : before_(std::exchange(current_job, job)) {}
@@ -51,7 +51,7 @@ struct Job {
     }
   }
 
-  // To the caller, when nobody works any more.
+  // Called by the caller after all workers have finished.
   void Rethrow() const {
     if (error) std::rethrow_exception(error);
   }
@@ -65,13 +65,13 @@ struct Job {
   std::exception_ptr error;  // what the check threw
 };
 
-// On the threads of the process's OpenMP runtime, else on the engine's own.
+// The default backend: the process's OpenMP runtime, or else OwnThreads.
 void AnyThreads(int threads, void (*body)(void*), void* argument) {
   const OpenMp* const openmp = FindOpenMp();
   if (openmp == nullptr) {
     OwnThreads(threads, body, argument);
   } else if (openmp->in_parallel() != 0) {
-    body(argument);  // the caller is one of the runtime's threads at work
+    body(argument);  // the caller already is a worker of the runtime
   } else {
     openmp->parallel(body, argument, static_cast<unsigned int>(threads), 0);
   }

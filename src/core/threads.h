@@ -1,5 +1,5 @@
-// Numbered tasks on several threads; whose threads these are, locus/threads.h
-// says.
+// ParallelFor: numbered tasks on several threads. locus/threads.h chooses the
+// backend that provides the threads.
 #ifndef LOCUS_SRC_CORE_THREADS_H_
 #define LOCUS_SRC_CORE_THREADS_H_
 
@@ -8,9 +8,8 @@
 
 namespace locus {
 
-// A reference to something that is called with the number of a task and, if it
-// asks for that, the number of the worker that runs it; it must outlive the
-// reference. Unlike std::function it allocates nothing.
+// A non-owning reference to a callable task(index) or task(index, worker).
+// Unlike std::function it never allocates.
 class TaskRef {
  public:
   template <typename F>
@@ -36,31 +35,30 @@ class TaskRef {
 };
 
 // Calls task(0) .. task(count - 1), each once, on up to `threads` threads, the
-// caller among them, and returns when all are done. Tasks are handed out in
-// order; which thread runs which is not fixed, so a task's result must not
-// depend on it. Safe to call from many threads at once and from inside a task
-// (then it runs on the calling thread alone).
+// caller among them, and returns when all are done. Tasks start in order, but
+// on any thread, so results must not depend on which thread runs a task. Safe
+// to call from several threads at once, and from inside a task, where it runs
+// on the calling thread alone.
 //
-// Workers are numbered from 0 to threads - 1, and no two tasks run on one at
-// the same time: what a task needs beside its operands is allocated before, for
-// each worker, since a task does not throw. Where no thread can be started,
-// fewer work.
+// Workers are numbered 0 .. threads - 1, and a worker runs one task at a time.
+// Tasks must not throw, so scratch memory is allocated beforehand, per worker.
+// If threads cannot be started, fewer workers do all the tasks.
 //
-// The caller runs the check of locus/threads.h before each of its own tasks.
-// What that throws is thrown to the caller, once no task runs any more; no more
-// are handed out then, and those that have begun may end early (Interrupted).
+// The caller runs its InterruptCheck (locus/threads.h) before each of its own
+// tasks. If that throws, no more tasks start, running ones may return early
+// (see Interrupted), and once all have returned the exception is rethrown to
+// the caller.
 void ParallelFor(int64_t count, int threads, TaskRef task);
 
-// For long loops outside of tasks: runs the check of locus/threads.h, if this
-// thread has one. May throw.
+// For long loops outside tasks: runs this thread's InterruptCheck, if any,
+// which may throw.
 void CheckInterrupt();
 
-// For long loops inside of tasks: the same, and whether the task should return,
-// its work unfinished, because the caller's check has thrown.
+// For long loops inside tasks: runs the check, and returns whether the task
+// should return early because the check has thrown.
 bool Interrupted() noexcept;
 
-// The number of threads for a request: `requested` if positive, else what
-// UsableCpus() says.
+// `requested` if positive, else UsableCpus().
 int NumThreads(int requested);
 
 }  // namespace locus

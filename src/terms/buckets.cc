@@ -1,4 +1,4 @@
-// Bucket maps as integer pieces.
+// Bucket maps as integer pieces: the papers' formulas solved for thresholds.
 #include <cmath>
 
 #include "core/fail.h"
@@ -14,13 +14,13 @@ struct DistancePiece {
   int32_t step;
 };
 
-// How far from the truth a threshold may be, relatively: 64-bit long double
-// rounds the exponent k / n and the power, 2^-64 * (ln 2^40 + 1) = 1.6e-18.
-// A wider margin would take thresholds near 2^40 for integers they are not.
+// Bounds the relative error of a threshold: a long double with 64 mantissa bits
+// rounds the exponent k / n and the power, 2^-64 * (ln 2^40 + 1) = 1.6e-18. A
+// wider margin would mistake thresholds near 2^40 for integers.
 constexpr long double kRounding = 1e-17L;
 
-// Smallest integer n with n >= t. A threshold that is an integer up to rounding
-// is that integer: the logarithms of the papers hit powers exactly.
+// Smallest integer n with n >= t. A threshold within rounding error of an
+// integer counts as that integer: the papers' logarithms hit powers exactly.
 int64_t IntegerAtLeast(long double t) {
   const long double nearest = std::round(t);
   if (std::abs(t - nearest) <= kRounding * std::max(1.0L, nearest)) {
@@ -37,7 +37,8 @@ int64_t IntegerAbove(long double t) {
              : at_least;
 }
 
-// Drops pieces that a later one with the same start overrides.
+// Appends a piece, dropping earlier ones with the same start, which it
+// overrides.
 void PushPiece(std::vector<DistancePiece>& pieces, DistancePiece piece) {
   if (!pieces.empty() && pieces.back().start == piece.start) {
     pieces.back() = piece;
@@ -73,7 +74,7 @@ std::vector<DistancePiece> T5Distances(int64_t num_buckets,
 // then
 //   mid + ceil( ln(n / mid) / ln((M - 1) / mid) * (mid - 1) ).
 // Bucket mid + k starts above n = mid * ratio^((k - 1) / (mid - 1)); with
-// mid = 1 there is no other bucket than mid.
+// mid = 1, mid is the only bucket.
 std::vector<DistancePiece> DebertaDistances(int64_t position_buckets,
                                             int64_t max_positions) {
   const int64_t mid = position_buckets / 2;
@@ -85,7 +86,7 @@ std::vector<DistancePiece> DebertaDistances(int64_t position_buckets,
     PushPiece(pieces, {.start = 1, .first = 1, .step = 0});
     return pieces;
   }
-  // Bucket B is one past the last: the far end of the negative side.
+  // Bucket B, one past the last, is the far end of the negative side.
   for (int64_t k = 1; k <= position_buckets - mid; ++k) {
     const long double power =
         static_cast<long double>(k - 1) / static_cast<long double>(mid - 1);
@@ -98,8 +99,8 @@ std::vector<DistancePiece> DebertaDistances(int64_t position_buckets,
   return pieces;
 }
 
-// Appends the pieces of the offsets 0, 1, 2, ... with buckets shifted by `add`
-// and none above `last`.
+// Appends the pieces of the offsets 0, 1, 2, ..., with buckets shifted by `add`
+// and capped at `last`.
 void AppendPast(const std::vector<DistancePiece>& distances, int32_t add,
                 int32_t last, std::vector<BucketMap::Piece>& pieces) {
   for (const DistancePiece& d : distances) {
@@ -109,8 +110,8 @@ void AppendPast(const std::vector<DistancePiece>& distances, int32_t add,
   }
 }
 
-// Appends the pieces of the offsets ..., -2, -1: distance n is offset -n, its
-// bucket is base + sign * (bucket of n).
+// Appends the pieces of the offsets ..., -2, -1. Distance n is offset -n, with
+// bucket base + sign * (bucket of n).
 void AppendFuture(const std::vector<DistancePiece>& distances, int32_t base,
                   int32_t sign, std::vector<BucketMap::Piece>& pieces) {
   for (size_t p = distances.size(); p-- > 0;) {
@@ -178,7 +179,7 @@ BucketMap BucketMap::T5(int64_t num_buckets, int64_t max_distance,
   map.count = static_cast<int32_t>(num_buckets);
   const auto distances = T5Distances(per_side, max_distance);
   if (bidirectional) {
-    // rel = n - m > 0, a key after the query, takes the upper half.
+    // m - n < 0, a key after the query, takes the upper half.
     AppendFuture(distances, static_cast<int32_t>(per_side), 1, map.pieces);
   } else {
     map.pieces.push_back({.start = kLowest, .first_bucket = 0, .step = 0});
@@ -271,7 +272,7 @@ std::string BucketMap::Describe() const {
   if (pieces.size() == 1 && pieces[0].step == 1) {
     text += fmt::format(", one per offset in [{}, {}]", min_offset, max_offset);
   } else if (pieces.size() > 1) {
-    // The first and the last start after the open end are where it saturates.
+    // The map saturates at the first and the last start after the open end.
     const int64_t first = pieces[1].start;
     const int64_t last = pieces.back().start;
     text +=

@@ -12,8 +12,8 @@
 namespace locus {
 namespace {
 
-// Per-token spans are [length] for every sequence alike, or [batch * length].
-// Returns the distance between sequences: 0 or length.
+// Per-token spans are [length], shared by all sequences, or [batch * length].
+// Returns the stride between sequences: 0 or length.
 int64_t SpanStep(const char* what, std::span<const int64_t> span, int64_t batch,
                  int64_t length) {
   const int64_t given = static_cast<int64_t>(span.size());
@@ -38,7 +38,8 @@ std::string Sizes(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// An operand of rank `want.size()` whose axes are those or, except the last, 1.
+// Throws Error unless the axes of an operand equal those of `want`; all but the
+// last may also be 1.
 void CheckOperand(const char* what, std::span<const int64_t> shape,
                   std::span<const int64_t> want) {
   bool fits = shape.size() == want.size();
@@ -94,7 +95,7 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   if (o.scale && !std::isfinite(*o.scale)) {
     Fail("scale must be finite, got {}", *o.scale);
   }
-  // The kernels divide by it and multiply with it in float32.
+  // The kernels divide and multiply by the cap in float32.
   constexpr double kLargestCap = 1e18;
   if (o.softcap &&
       !(*o.softcap >= 1 / kLargestCap && *o.softcap <= kLargestCap)) {
@@ -143,7 +144,7 @@ void CheckOptions(const CallSizes& s, const AttentionOptions& o) {
   CheckOperands(s, o);
 }
 
-// The least and the greatest of some positions or offsets; none: lo above hi.
+// The range of a set of positions or offsets; empty if lo > hi.
 struct Range {
   bool empty() const { return lo > hi; }
   void Add(int64_t x) {
@@ -156,7 +157,7 @@ struct Range {
     lo = std::min(lo, r.lo);
     hi = std::max(hi, r.hi);
   }
-  // What m - n can be, m of `q` and n of `k`.
+  // The range of m - n for m in `q` and n in `k`.
   static Range Offsets(const Range& q, const Range& k) {
     if (q.empty() || k.empty()) return {};
     return {.lo = q.lo - k.hi, .hi = q.hi - k.lo};
@@ -164,7 +165,7 @@ struct Range {
 
   int64_t lo = std::numeric_limits<int64_t>::max();
   int64_t hi = -std::numeric_limits<int64_t>::max();
-  bool rising = true;  // each was greater than those before
+  bool rising = true;  // added in increasing order
 };
 
 // The positions of each segment among `count` tokens.
@@ -174,7 +175,7 @@ RangeBySegment RangesOf(int64_t count, const auto& segment,
   RangeBySegment ranges;
   auto at = ranges.end();
   for (int64_t i = 0; i < count; ++i) {
-    // Tokens of a segment mostly stand together: then nothing is searched.
+    // Tokens of a segment are mostly adjacent, which saves the lookup.
     const int64_t now = segment(i);
     if (at == ranges.end() || at->first != now) {
       at = ranges.try_emplace(now).first;
@@ -226,7 +227,7 @@ void CheckScale(const Terms& terms, const AttentionOptions& options) {
 
 void CheckTableQueries(const Terms& terms, const AttentionOptions& options) {
   if (options.table_queries.defined() && !terms.q_table) {
-    Fail("table_queries {} meet no query table: the terms have none",
+    Fail("table_queries {} need a query table, but the terms have none",
          options.table_queries.Describe());
   }
 }
@@ -240,7 +241,7 @@ void CheckBackward(const CallSizes& s, const AttentionOptions& options,
          backward.d_lse.Describe());
   }
   if (backward.pair_bias && !options.pair_bias.defined()) {
-    Fail("the gradient of a pair bias is asked for, but there is none");
+    Fail("the gradient of the pair bias was requested, but there is none");
   }
 }
 
@@ -276,7 +277,7 @@ CallMask::CallMask(const CallSizes& s, const AttentionOptions& o)
 
 PlaceRange CallMask::Chunk(int64_t m) const {
   if (!chunk_) return {};
-  // Floor division also for places below 0.
+  // Floor division, also for negative places.
   const int64_t number = m >= 0 ? m / *chunk_ : -((-m + *chunk_ - 1) / *chunk_);
   const int64_t first = number * *chunk_;
   return {.first = first, .last = first + (*chunk_ - 1)};
@@ -299,11 +300,11 @@ bool CallMask::Visible(int64_t b, int64_t h, int64_t i, int64_t j) const {
 Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
   Range all_q, all_k, offsets;
   bool rising = true;
-  // An empty batch has the positions that a sequence of it would have.
+  // An empty batch has the positions of a batch of one.
   for (int64_t b = 0; b < std::max<int64_t>(s.batch, 1); ++b) {
     const int64_t keys = Keys(b);
     Range q, k;
-    // Positions that are counted rise: the ends tell all.
+    // Default positions increase, so the first and the last suffice.
     const int64_t q_by = q_pos_.empty() ? std::max<int64_t>(s.q_len - 1, 1) : 1;
     for (int64_t i = 0; i < s.q_len; i += q_by) q.Add(QPos(b, i));
     const int64_t k_by = k_pos_.empty() ? std::max<int64_t>(keys - 1, 1) : 1;
@@ -314,7 +315,7 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
       rising = rising && q.rising && k.rising;
       offsets.Add(Range::Offsets(q, k));
     } else {
-      // Pairs of different segments are not seen, however far apart they lie.
+      // Only pairs within a segment are visible.
       const RangeBySegment queries = RangesOf(
           s.q_len,
           [&](int64_t i) {
@@ -340,14 +341,14 @@ Shape CallMask::ShapeOf(const CallSizes& s, const AttentionOptions& o) const {
     }
     if (q_step_ == 0 && k_step_ == 0 && q_seg_step_ == 0 && k_seg_step_ == 0 &&
         key_lengths_.empty()) {
-      break;  // all alike
+      break;  // all sequences are alike
     }
   }
-  // Without tokens any position will do, best one of those given.
+  // Without tokens any position will do, preferably one that was given.
   if (all_k.empty() && all_q.empty() && s.k_len > 0) all_k.Add(KPos(0, 0));
   if (all_q.empty()) all_q.Add(all_k.empty() ? 0 : all_k.lo);
   if (all_k.empty()) all_k.Add(all_q.lo);
-  // A prefix is seen from anywhere.
+  // A prefix is visible at any offset.
   const bool clipped = !by_index_ && prefix_lengths_.empty();
   if (clipped) {
     offsets.lo = std::max(offsets.lo, -Ahead());

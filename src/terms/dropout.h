@@ -1,5 +1,6 @@
-// Which attention weights are dropped: a hash of the seed and of the numbers of
-// sequence, head, query and key, so that whoever asks gets the same answer.
+// Which attention weights are dropped: a hash of the seed and of the indices of
+// sequence, head, query and key, so that every pass, kernel and thread drops
+// the same weights.
 #ifndef LOCUS_SRC_TERMS_DROPOUT_H_
 #define LOCUS_SRC_TERMS_DROPOUT_H_
 
@@ -19,9 +20,9 @@ constexpr uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The weights of one query: key j is kept if Hash(j) is below DropoutLimit.
-// All steps are on 32 bits, so that vectors can take them. The high bits of a
-// product, which depend on all bits of its factors, decide the comparison.
+// The weights of one query: key j is kept if Hash(j) is below DropoutLimit. All
+// steps are 32-bit, to suit SIMD lanes. The comparison is decided by the high
+// bits of a product, which depend on all bits of its factors.
 struct DropoutRow {
   static constexpr uint32_t kStep = 0x9E3779B9U;
   static constexpr uint32_t kFirst = 0x7FEB352DU;
@@ -56,12 +57,13 @@ struct DropoutRow {
   uint32_t middle;
 };
 
-// Between -2^31 and 2^31: the rate to the 32nd bit.
+// The keep probability 1 - rate, rounded to 32 bits, as a limit for Hash:
+// between -2^31 and 2^31.
 inline int64_t DropoutLimit(const Dropout& dropout) {
   return std::llround((1.0 - dropout.rate) * 0x1p32) - (int64_t{1} << 31);
 }
 
-// What weights that are kept are multiplied by.
+// The factor of the weights that are kept.
 inline double DropoutGain(const Dropout& dropout) {
   return 1.0 / (1.0 - dropout.rate);
 }

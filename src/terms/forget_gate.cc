@@ -8,10 +8,11 @@
 namespace locus {
 namespace {
 
-// Calls f(b, h, first): where the contiguous row (b, h) of [B, H, L] begins.
+// Calls f(b, h, first) for each contiguous row (b, h) of [B, H, L], where
+// `first` is the index of its first element.
 template <typename F>
 void ForEachRow(const Tensor& x, const F& f) {
-  if (x.size(2) == 0) return;  // however many rows
+  if (x.size(2) == 0) return;  // B and H may be huge then
   for (int64_t b = 0; b < x.size(0); ++b) {
     for (int64_t h = 0; h < x.size(1); ++h) {
       f(b, h, (b * x.size(1) + h) * x.size(2));
@@ -80,7 +81,7 @@ Tensor ForgetGatePullBack(const Tensor& d_key_bias) {
   const int64_t length = d_key_bias.size(2);
   Tensor d_log_gates = Tensor::Empty(DType::kF64, d_key_bias.shape());
   double* out = d_log_gates.MutableData<double>();
-  // K_j = sum_{l > j} log f_l
+  // Forward: K_j = sum_{l > j} log f_l. Backward: sum over j < l.
   ForEachRow(d_log_gates, [&](int64_t b, int64_t h, int64_t first) {
     double sum = 0.0;
     for (int64_t l = 0; l < length; ++l) {

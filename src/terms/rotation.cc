@@ -10,9 +10,9 @@
 namespace locus {
 namespace {
 
-// A hash over 64-bit words. The finisher of SplitMix64 spreads every bit after
-// each word: signs and exponents of doubles live in the highest bits, which
-// multiplication alone would leave there, to cancel.
+// A hash of 64-bit words. The finaliser of SplitMix64 spreads every bit after
+// each word: signs and exponents of doubles are in the highest bits, where
+// multiplication alone would leave them, so that they could cancel.
 class Hash {
  public:
   void Add(uint64_t word) {
@@ -57,7 +57,8 @@ TextPositions Rotation::After(std::span<const int64_t> positions) const {
   for (const Axis& a : axes) {
     step += a.divisor;
     for (int64_t position : positions) {
-      // Text may be further along than a coordinate can be: past all positions.
+      // The position of text may exceed the range of a coordinate; clamped, it
+      // is past every valid position.
       largest = std::max(largest, position < packed_from
                                       ? std::min(position, a.modulus)
                                       : CoordinateOf(a, position));
@@ -76,8 +77,8 @@ void Rotation::CosSin(int64_t position, double* cos, double* sin,
     const int64_t count = mixed ? NumAxes() : 1;
     const double* w = frequencies.data() + p * count;
     if (angles == AngleMode::kExact) {
-      // The integer is exact in float64 up to 2^53; each product is rounded
-      // once and sin/cos reduce their sum exactly.
+      // The coordinate is exact in float64 up to 2^53; each product is rounded
+      // once, and sin and cos reduce the sum exactly.
       double angle = 0.0;
       for (int64_t a = 0; a < count; ++a) {
         angle += Shifted(first + a, position) * w[a];

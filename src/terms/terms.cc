@@ -10,9 +10,9 @@
 namespace locus {
 namespace {
 
-// What numbers may be multiplied by. The kernels compute in float32, which ends
-// at 3.4e38: a dot product of 64 channels of f16 (2.7e11 at most), or any
-// offset (4.6e18), stays finite times this.
+// The largest factor allowed in a term. The kernels compute in float32 (up to
+// 3.4e38): a dot product of 64 f16 channels (at most 2.7e11) and any offset
+// (4.6e18) remain finite when multiplied by it.
 constexpr double kLargestFactor = 1e18;
 
 void CheckFactor(const char* what, double factor) {
@@ -29,7 +29,7 @@ void CheckHeads(const char* what, const Tensor& table, int64_t heads) {
   }
 }
 
-// Every offset that occurs must have a bucket.
+// Throws Error unless every offset of the call has a bucket.
 void CheckOffsets(const char* what, const BucketMap& map, const Shape& shape) {
   int64_t lo = shape.min_offset;
   int64_t hi = shape.max_offset;
@@ -100,8 +100,8 @@ void CheckScale(const Scale& scale, const Shape& shape) {
   }
 }
 
-// Packed positions compare by time, then row, then column. Where that is not
-// the order of the tokens, causality cannot go by it, and a window never can.
+// Packed positions compare by time, then row, then column. Causality can use
+// that only if it is the order of the tokens; windows never can.
 void CheckPackedPositions(const Rotation& rotation, const Shape& shape) {
   const int64_t lo = shape.MinPosition(), hi = shape.MaxPosition();
   if (hi < rotation.packed_from) {
@@ -174,10 +174,11 @@ void CheckRotation(const Rotation& rotation, int64_t dim, const Shape& shape) {
   CheckFrequencies(rotation, shape);
   const size_t pairs = static_cast<size_t>(rotation.NumPairs());
   if (rotation.Mixed() && !rotation.axis.empty()) {
-    Fail("pairs that turn by all {} axes have no axis of their own, got {}",
+    Fail("pairs that rotate by all {} axes have no axis of their own, got {}",
          rotation.NumAxes(), rotation.axis.size());
   }
-  // It multiplies both sides of a dot product, and its square is divided by.
+  // The gain multiplies both sides of a dot product, and inverses divide by its
+  // square.
   const double gain = std::abs(rotation.gain);
   if (!(gain * gain <= kLargestFactor && gain * gain >= 1 / kLargestFactor)) {
     Fail("the rotation's gain must lie between {:g} and {:g} in size, got {}",
@@ -468,7 +469,7 @@ void Validate(const Terms& terms, const Shape& shape) {
   }
   if (terms.bias) CheckBias(*terms.bias, shape);
   if (terms.v_table) {
-    // The value dim is the table's own; the call checks it against v.
+    // The width of the table; the call checks it against v.
     CheckBucketTable("the value table", *terms.v_table,
                      terms.v_table->rows.rank() == 3
                          ? terms.v_table->rows.size(2)

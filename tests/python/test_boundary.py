@@ -443,7 +443,7 @@ OPERANDS = {
     "chunk": ({"chunk": 0}, "a chunk must have at least 1 position, got 0"),
     "table_queries": (
         {"table_queries": np.zeros((1, 2, 5, 3), np.float32)},
-        "table_queries f32 [1, 2, 5, 3] meet no query table: the terms have none",
+        "table_queries f32 [1, 2, 5, 3] need a query table, but the terms have none",
     ),
 }
 

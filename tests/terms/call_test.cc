@@ -389,11 +389,11 @@ TEST(CallTest, RefusesGradientsOfNothing) {
             "d_lse must be [2, 4, 5], got f64 [2, 4, 6]");
   EXPECT_EQ(
       ErrorOf([&] { CheckBackward(s, {}, {.d_lse = {}, .pair_bias = true}); }),
-      "the gradient of a pair bias is asked for, but there is none");
+      "the gradient of the pair bias was requested, but there is none");
   AttentionOptions options;
   options.table_queries = RandomTensor({2, 4, 5, 3}, 1);
   EXPECT_EQ(ErrorOf([&] { CheckTableQueries({}, options); }),
-            "table_queries f64 [2, 4, 5, 3] meet no query table: the terms "
+            "table_queries f64 [2, 4, 5, 3] need a query table, but the terms "
             "have none");
 }
 

@@ -338,7 +338,7 @@ TEST(RotationTest, RefusesBadInput) {
   EXPECT_EQ(error(r), "");
   r.axis.assign(6, 0);
   EXPECT_EQ(error(r),
-            "pairs that turn by all 2 axes have no axis of their own, got 6");
+            "pairs that rotate by all 2 axes have no axis of their own, got 6");
   r.theta.resize(9);
   EXPECT_EQ(error(r), "6 pairs need 6 frequencies, or 12 for 2 axes, got 9");
   r.theta.resize(6);

@@ -11,10 +11,10 @@ namespace LOCUS_API locus {
 
 struct AlibiOptions {
   double bias_max = 8.0;
-  // Given slopes [heads] instead of the geometric ones.
+  // Slopes [heads] that replace the geometric ones; empty: geometric.
   std::vector<double> slopes = {};
-  // Slopes towards later keys; empty: the same (symmetric). Causal calls never
-  // see them.
+  // Slopes towards later keys; empty: the same (symmetric). Causal calls do not
+  // use them.
   std::vector<double> future_slopes = {};
 };
 
@@ -22,8 +22,9 @@ class Alibi final : public Encoding {
  public:
   explicit Alibi(int64_t heads, AlibiOptions options = {});
 
-  // 2^(-bias_max * j / n), j = 1 .. n, for n a power of two; otherwise those of
-  // the power of two below, then every other one of the power above.
+  // 2^(-bias_max * j / n), j = 1 .. n, if n is a power of two; otherwise the
+  // slopes of the next lower power of two, then every other slope of the next
+  // higher one.
   static std::vector<double> Slopes(int64_t heads, double bias_max = 8.0);
 
   std::string_view Name() const override { return "alibi"; }

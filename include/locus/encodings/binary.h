@@ -9,8 +9,8 @@ namespace LOCUS_API locus {
 
 class Binary final : public Encoding {
  public:
-  // Channel c holds bit c, least significant first; channels beyond `bits` up
-  // to `dim` (0: `bits`) stay zero. Positions must lie in [0, 2^bits).
+  // Channel c holds bit c, least significant first; channels from `bits` up to
+  // `dim` (0: `bits`) are zero. Positions must be in [0, 2^bits).
   explicit Binary(int64_t bits, int64_t dim = 0);
 
   std::string_view Name() const override { return "binary"; }

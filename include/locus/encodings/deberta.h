@@ -1,4 +1,4 @@
-// DeBERTa: content to position and position to content.
+// DeBERTa: content-to-position and position-to-content scores.
 #ifndef LOCUS_ENCODINGS_DEBERTA_H_
 #define LOCUS_ENCODINGS_DEBERTA_H_
 
@@ -11,7 +11,7 @@ class Deberta final : public Encoding {
  public:
   // c2p: projected position keys, p2c: projected position queries, each
   // [heads, 2 * span, D] or absent. span = position_buckets, or
-  // max_relative_positions where position_buckets is 0 (v1: no logarithm).
+  // max_relative_positions if position_buckets is 0 (v1: no logarithm).
   Deberta(Tensor c2p, Tensor p2c, int64_t position_buckets,
           int64_t max_relative_positions);
 

@@ -9,8 +9,8 @@
 
 namespace LOCUS_API locus {
 
-// How a scalar position meets x [.., dim]: added to every channel, or appended
-// as one more channel.
+// How a scalar position enters x [.., dim]: added to every channel, or appended
+// as an extra channel.
 enum class ScalarMode : uint8_t { kAdd, kConcatenate };
 
 // E[pos] = pos.
@@ -33,7 +33,7 @@ class Index final : public Encoding {
 // E[pos] = pos / (length - 1).
 class NormalisedIndex final : public Encoding {
  public:
-  // Without a length, the last position of the call counts as 1.
+  // Without a length, the last position of the call becomes 1.
   explicit NormalisedIndex(int64_t dim, ScalarMode mode = ScalarMode::kAdd,
                            std::optional<int64_t> length = std::nullopt);
 

@@ -13,7 +13,7 @@ enum class Resample : uint8_t { kLinear, kBicubic };
 
 class Learned final : public Encoding {
  public:
-  // table [L, model_dim]; position p takes row p + offset (OPT and BART: 2,
+  // table [L, model_dim]; position p uses row p + offset (OPT and BART: 2,
   // RoBERTa: padding_idx + 1). A position without a row is an error.
   explicit Learned(Tensor table, int64_t offset = 0);
 
@@ -27,16 +27,16 @@ class Learned final : public Encoding {
                       const TermGrads& grads) const override;
   Tensor Embed(std::span<const int64_t> positions) const override;
 
-  // Stretches or shrinks the table to `length` rows. Rows before the offset
-  // are kept as they are.
+  // Resamples the table to `length` rows. Rows before the offset are kept
+  // unchanged.
   Learned Resized(int64_t length, Resample kernel) const;
 
   struct Grid2D {
     int64_t height = 0;
     int64_t width = 0;
   };
-  // The same for a raster of height x width rows after `prefix` rows (a [CLS]
-  // row, say) that are kept as they are. Sides need not be equal.
+  // The same for a grid of height x width rows after `prefix` rows, such as a
+  // [CLS] row, which are kept unchanged. Grids need not be square.
   Learned Resized2D(Grid2D from, Grid2D to, Resample kernel,
                     int64_t prefix = 0) const;
 

@@ -29,21 +29,21 @@ struct AlphaScaling {
   double alpha = 1.0;
 };
 
-// YaRN: interpolates slow pairs, keeps fast ones, and blends between.
+// YaRN: interpolates slow pairs, keeps fast ones, and blends in between.
 struct YarnScaling {
   double factor = 1.0;
   int64_t original_length = 0;
   double beta_fast = 32.0;
   double beta_slow = 1.0;
   bool truncate = true;  // round the ends of the blend to whole pairs
-  // Multiplies cos and sin; absent: from mscale and mscale_all_dim if both are
-  // set, else 0.1 ln(factor) + 1.
+  // Multiplies cos and sin; absent: computed from mscale and mscale_all_dim if
+  // both are set, else 0.1 ln(factor) + 1.
   std::optional<double> attention_factor = {};
   std::optional<double> mscale = {};
   std::optional<double> mscale_all_dim = {};
 };
 
-// LongRoPE: one divisor per pair, one list for short and one for long
+// LongRoPE: one divisor per pair, in one list for short and another for long
 // sequences.
 struct LongRopeScaling {
   std::vector<double> short_factor = {};  // [rotary_dim / 2]
@@ -61,7 +61,8 @@ struct Llama3Scaling {
   int64_t original_length = 8192;
 };
 
-// Frequencies of a full head, of which only the first share rotates.
+// Frequencies of a full head, of which only the leading fraction `partial`
+// rotates.
 struct ProportionalScaling {
   double partial = 1.0;
   double factor = 1.0;
@@ -74,11 +75,11 @@ using RopeScaling = std::variant<std::monostate, LinearScaling, DynamicScaling,
 // Which channels of a head rotate when rotary_dim < head_dim.
 enum class RotaryPlace : uint8_t { kLeading, kTrailing };
 
-// Whether values rotate as well, at the same place of their channels.
+// Whether values are rotated as well, in the same channels.
 enum class RotaryValues : uint8_t {
   kNone,
-  kRelative,  // and outputs back, at the query (DeepSeek-V4)
-  kAbsolute,  // and outputs are left as they are (RoFormer's rotary_value)
+  kRelative,  // and outputs rotated back at the query (DeepSeek-V4)
+  kAbsolute,  // and outputs left rotated (RoFormer's rotary_value)
 };
 
 struct RopeOptions {
@@ -101,7 +102,7 @@ struct RopeOptions {
 
 class Rope final : public Encoding {
  public:
-  // The layout has no default: mixing the two up is silent and fatal.
+  // The layout has no default: the wrong one fails silently.
   Rope(int64_t head_dim, PairLayout layout, RopeOptions options = {});
 
   std::string_view Name() const override { return "rope"; }
@@ -110,10 +111,11 @@ class Rope final : public Encoding {
   const RopeOptions& options() const { return options_; }
   Lowered Lower(const Shape& shape) const override;
 
-  // The rotation for sequences up to `length` tokens. Only DynamicScaling and
-  // LongRopeScaling depend on it.
+  // The rotation for sequences up to `length` tokens, which matters only for
+  // DynamicScaling and LongRopeScaling.
   Rotation RotationFor(int64_t length) const;
-  // Whether the rotation changes with the length: cached keys then go stale.
+  // Whether the rotation depends on the length, so that cached keys become
+  // stale (see KvCache::Rerotate).
   bool ChangesWithLength() const;
 
  private:

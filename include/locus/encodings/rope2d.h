@@ -9,17 +9,16 @@
 
 namespace LOCUS_API locus {
 
-// Which frequencies the rows and the columns of axial 2-D RoPE have.
+// The frequencies of rows and columns in axial 2-D RoPE.
 enum class AxialFrequencies : uint8_t {
-  kShared,       // both those of a head of head_dim / 2 (EVA-02, Qwen-VL)
-  kAlternating,  // of a head of head_dim, rows the even ones and columns the
-                 // odd ones (Pixtral)
+  kShared,       // both as for a head of head_dim / 2 (EVA-02, Qwen-VL)
+  kAlternating,  // as for a head of head_dim: the even ones for rows, the odd
+                 // ones for columns (Pixtral)
 };
 
 // Axial 2-D: the first half of the pairs rotates by the row, the second by the
-// column. Positions are raster indices y * width + x: those of a call without
-// positions are the grid row by row. Causality and windows go by the raster
-// index.
+// column. Positions are raster indices y * width + x, so that default positions
+// traverse the grid row by row. Causality and windows compare raster indices.
 class Rope2D final : public Encoding {
  public:
   Rope2D(int64_t head_dim, PairLayout layout, int64_t width,
@@ -41,17 +40,18 @@ class Rope2D final : public Encoding {
   AxialFrequencies frequencies_;
 };
 
-// How the pairs of M-RoPE are divided among time, height and width.
+// How pairs are assigned to time, height and width in M-RoPE.
 enum class MRopeSections : uint8_t {
   kChunked,      // t pairs, then h, then w (Qwen2-VL)
   kInterleaved,  // t h w t h w ... while h and w have pairs left (Qwen3-VL)
 };
 
-// M-RoPE: plain positions are text and rotate as those of Rope; tokens of
-// images and videos are at PackPosition(t, h, w).
+// M-RoPE: plain positions are text and rotate as in Rope; tokens of images and
+// videos have positions PackPosition(t, h, w).
 class MRope final : public Encoding {
  public:
-  // sections: pairs of time, height and width; they sum to head_dim / 2.
+  // sections: numbers of pairs for time, height and width, with sum
+  // head_dim / 2.
   MRope(int64_t head_dim, PairLayout layout, std::array<int64_t, 3> sections,
         MRopeSections dealing = MRopeSections::kChunked, double base = 1e6);
 

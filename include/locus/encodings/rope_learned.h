@@ -11,8 +11,8 @@
 namespace LOCUS_API locus {
 
 // RoPE with a trained exponent per pair: pair p rotates by m w_p exp(alpha[p]),
-// w_p = base^(-2p / rotary_dim). All zeros are ordinary RoPE. With
-// alpha[h, p], each key head has its own.
+// w_p = base^(-2p / rotary_dim). alpha = 0 is ordinary RoPE. With alpha[h, p],
+// each key head has its own frequencies.
 class RopeLearned final : public Encoding {
  public:
   // alpha [rotary_dim / 2] or [key heads, rotary_dim / 2]: the first rotary_dim
@@ -38,19 +38,19 @@ class RopeLearned final : public Encoding {
 };
 
 struct RopeMixedOptions {
-  // Tokens before the grid, such as [CLS], which are not rotated: the raster
-  // begins at this position.
+  // Number of tokens before the grid, such as [CLS], which are not rotated: the
+  // raster begins at this position.
   int64_t prefix = 0;
-  // Added to the row and to the column: 1/2 - height / 2 centres the rows. Only
-  // tokens of the prefix notice.
+  // Added to row and column: 1/2 - height / 2 centres the rows. Affects only
+  // scores between the grid and the prefix.
   std::array<double, 2> offsets = {0.0, 0.0};
 };
 
-// RoPE-mixed: every pair rotates by both coordinates, y theta[p, 0] + x
-// theta[p, 1], with theta trained; in the paper each head has its own,
-// theta[h, p, ..]. With grouped keys that is a key head: what rotates a key
-// must not depend on which query head of its group asks. Positions are raster
-// indices prefix + y * width + x; causality and windows go by them.
+// RoPE-mixed: every pair rotates by both coordinates,
+// y theta[p, 0] + x theta[p, 1], with trained theta; in the paper each head has
+// its own, theta[h, p, ..]. With grouped heads that means each key head, since
+// a key is rotated once for all query heads of its group. Positions are raster
+// indices prefix + y * width + x, which causality and windows compare.
 class RopeMixed final : public Encoding {
  public:
   // theta [rotary_dim / 2, 2], shared by the heads, or [key heads, rotary_dim /

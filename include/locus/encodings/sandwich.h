@@ -1,4 +1,4 @@
-// Sandwich: the sinusoids' own inner product as a bias.
+// Sandwich: the inner product of sinusoids as a bias.
 #ifndef LOCUS_ENCODINGS_SANDWICH_H_
 #define LOCUS_ENCODINGS_SANDWICH_H_
 

@@ -10,8 +10,8 @@ namespace LOCUS_API locus {
 class Shaw final : public Encoding {
  public:
   // keys and values: [r_max - r_min + 1, D] shared by the heads, or
-  // [heads, r_max - r_min + 1, D]; either may be absent. Row clip(m - n, r_min,
-  // r_max) - r_min belongs to offset m - n.
+  // [heads, r_max - r_min + 1, D]; either may be absent. Offset m - n uses row
+  // clip(m - n, r_min, r_max) - r_min.
   Shaw(Tensor keys, Tensor values, int64_t r_min, int64_t r_max);
 
   std::string_view Name() const override { return "shaw"; }

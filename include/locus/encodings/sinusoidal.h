@@ -1,5 +1,4 @@
-// Sines of the position: the step before pairs, and the sinusoids of
-// Vaswani et al.
+// Sines of the position alone, and the sine-cosine pairs of Vaswani et al.
 #ifndef LOCUS_ENCODINGS_SINUSOIDAL_H_
 #define LOCUS_ENCODINGS_SINUSOIDAL_H_
 
@@ -8,8 +7,8 @@
 
 namespace LOCUS_API locus {
 
-// E[pos, j] = sin(pos / base^(j / dim)): unique and bounded, but a shift is no
-// linear map of it.
+// E[pos, j] = sin(pos / base^(j / dim)): unique and bounded, but a shift of the
+// position is not a linear map of the row.
 class SineOnly final : public Encoding {
  public:
   explicit SineOnly(int64_t dim, double base = 10000.0);
@@ -25,7 +24,7 @@ class SineOnly final : public Encoding {
   double base_;
 };
 
-// Where sine and cosine of frequency i stand, and what the frequency is.
+// The channels of the sine and cosine of frequency i, and the frequencies.
 enum class SinusoidLayout : uint8_t {
   kInterleaved,      // sin at 2i, cos at 2i + 1, base^(-2i/d): Vaswani et al.
   kHalves,           // all sines, then all cosines, base^(-2i/d): RoFormer

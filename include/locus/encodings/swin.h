@@ -1,4 +1,4 @@
-// Swin: a bias by two-dimensional offset inside a window.
+// Swin: a bias by 2-D offset inside a window.
 #ifndef LOCUS_ENCODINGS_SWIN_H_
 #define LOCUS_ENCODINGS_SWIN_H_
 

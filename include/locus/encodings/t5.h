@@ -1,4 +1,4 @@
-// T5: one scalar per head and bucket of the offset.
+// T5: one scalar bias per head and offset bucket.
 #ifndef LOCUS_ENCODINGS_T5_H_
 #define LOCUS_ENCODINGS_T5_H_
 

@@ -1,4 +1,4 @@
-// TUPE: content and absolute position correlate separately.
+// TUPE: separate (untied) scores of content and of absolute position.
 #ifndef LOCUS_ENCODINGS_TUPE_H_
 #define LOCUS_ENCODINGS_TUPE_H_
 
@@ -12,10 +12,10 @@ namespace LOCUS_API locus {
 struct TupeOptions {
   // Relative bias [heads, buckets]; absent: TUPE-A.
   Tensor bias = {};
-  // How offsets find their bucket; absent: one bucket per offset -M + 1 .. M -
-  // 1 for a table of 2M - 1.
+  // Maps offsets to buckets; absent: one bucket per offset -M + 1 .. M - 1 for
+  // a table of 2M - 1.
   std::optional<BucketMap> buckets = {};
-  // Untied [CLS]: position correlations of this position are reset to
+  // Untied [CLS]: position scores of cls_position are replaced by
   // cls [heads, 2]: theta_1 where it attends, theta_2 where it is attended to.
   Tensor cls = {};
   int64_t cls_position = 0;

@@ -10,7 +10,7 @@
 namespace locus::os {
 namespace {
 
-// Calls `f` again as long as signals interrupt it.
+// Repeats `f` while signals interrupt it.
 template <typename F>
 int64_t Resumed(const F& f) {
   for (;;) {
@@ -49,12 +49,12 @@ bool Flush(int file) { return fsync(file) == 0; }
 
 bool FlushFolder(const std::string& path) {
   const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return true;  // it may be written to and not be read
+  if (folder < 0) return true;  // it may be writable but not readable
   const int synced = fsync(folder);
   const int error = errno;
   close(folder);
   errno = error;
-  // Some file systems cannot.
+  // Some file systems do not support fsync on folders.
   return synced == 0 || error == EINVAL || error == ENOTSUP;
 }
 

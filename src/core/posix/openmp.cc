@@ -25,9 +25,9 @@ namespace {
 #endif
 
 std::atomic<const OpenMp*> found{nullptr};
-std::atomic<bool> hands_off{false};  // not to be used in this process
+std::atomic<bool> hands_off{false};  // OpenMP must not be used in this process
 
-// The functions of the library with this handle; without one of them, false.
+// Looks up the two functions in a library; false if either is missing.
 bool Resolve(void* library, OpenMp& openmp) {
   openmp.parallel = reinterpret_cast<decltype(openmp.parallel)>(
       dlsym(library, "GOMP_parallel"));
@@ -38,19 +38,19 @@ bool Resolve(void* library, OpenMp& openmp) {
 
 #if defined(__linux__)
 
-// How many libraries the process has ever loaded.
+// Number of libraries that the process has ever loaded.
 [[maybe_unused]] unsigned long long LibrariesLoaded() {
   unsigned long long count = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* out) {
         *static_cast<unsigned long long*>(out) = info->dlpi_adds;
-        return 1;  // of the first library: it is the same in all
+        return 1;  // stop at the first library: all report the same count
       },
       &count);
   return count;
 }
 
-// The path of the n-th library that is called like an OpenMP runtime.
+// The path of the n-th loaded library whose name looks like an OpenMP runtime.
 struct Candidate {
   int n;
   char path[4096];
@@ -75,13 +75,13 @@ struct Candidate {
   }
 };
 
-// Forked, and no other program executed since.
+// Whether this process was forked without an exec since.
 [[maybe_unused]] bool IsForked() {
   constexpr unsigned int kForkNoExec = 0x40;  // PF_FORKNOEXEC
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (file == nullptr) return false;
-  // "12345 (name) S ...": the flags are the seventh field behind the name,
-  // which may contain anything.
+  // "12345 (name) S ...": the flags are the seventh field after the name, which
+  // may contain any character.
   char text[512];
   const size_t read = std::fread(text, 1, sizeof(text) - 1, file);
   std::fclose(file);
@@ -93,18 +93,19 @@ struct Candidate {
          (flags & kForkNoExec) != 0;
 }
 
-// A runtime whose symbols all may see, else one that a plugin such as a Python
-// module has to itself.
+// Finds a runtime with global symbols, or else one that was loaded locally, for
+// example by a Python extension module.
 [[maybe_unused]] bool Search(OpenMp& openmp) {
   if (Resolve(RTLD_DEFAULT, openmp)) {
-    // It stays: whoever loaded it may close it.
+    // Holds a reference, since whoever loaded it may close it.
     Dl_info where;
     if (dladdr(reinterpret_cast<void*>(openmp.parallel), &where) != 0) {
       dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     }
     return true;
   }
-  // The loader's lock is held during a walk, so it is opened after it.
+  // dl_iterate_phdr holds the loader's lock, so the library is opened after it
+  // has returned.
   static Candidate candidate;  // by one thread at a time, see FindOpenMp
   for (int n = 0; candidate.Find(n); ++n) {
     void* const library = dlopen(candidate.path, RTLD_LAZY | RTLD_NOLOAD);
@@ -125,8 +126,8 @@ struct Candidate {
 
 #endif
 
-// A process that is forked from now on does not look at all: the loader's locks
-// may have been held by another thread.
+// A forked process never searches: another thread may have held the loader's
+// locks during the fork.
 [[maybe_unused]] const int kOpenMpForkHandler =
     os::AtFork(nullptr, nullptr, [] {
       hands_off = true;
@@ -146,13 +147,13 @@ const OpenMp* FindOpenMp() noexcept {
   static std::atomic<unsigned long long> seen{0};
   const unsigned long long loaded = LibrariesLoaded();
   if (loaded == seen.load(std::memory_order_relaxed)) return nullptr;
-  // Others do without in the meantime.
+  // Other threads do without OpenMP while one searches.
   static std::atomic_flag looking = ATOMIC_FLAG_INIT;
   if (looking.test_and_set(std::memory_order_acquire)) return nullptr;
   static OpenMp runtime;
   const bool first = seen.exchange(loaded, std::memory_order_relaxed) == 0;
   if (found.load(std::memory_order_relaxed) == nullptr && Search(runtime)) {
-    // One that was there from the first may have been used before the fork.
+    // A runtime present at the first search may have been used before a fork.
     if (first && IsForked()) {
       hands_off = true;
     } else {

@@ -1,4 +1,4 @@
-// Processes, pages and CPUs of a POSIX system; what only Linux has is left out
+// Processes, pages and CPUs on POSIX systems. Linux-only functions do nothing
 // elsewhere.
 #include <pthread.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ void AdviseLargePages(void* data, size_t bytes) {
 
 int CurrentCpu() { return sched_getcpu(); }
 
-// The thread's mask stays as it was; the kernel's pick is not undone by that.
+// Restoring the original mask afterwards does not move the thread back.
 void MoveOff(int cpu) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
@@ -54,7 +54,7 @@ void MoveOff(int) {}
 
 int AffinityCpus() {
 #if defined(__linux__)
-  // The kernel refuses a mask that is too small for its CPUs.
+  // The kernel rejects masks with fewer bits than it has CPUs.
   for (size_t cpus = 1024; cpus <= size_t{1} << 20; cpus *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
         CPU_ALLOC(cpus), [](cpu_set_t* s) { CPU_FREE(s); });

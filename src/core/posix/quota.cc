@@ -4,9 +4,9 @@
 //   cpu.max      "150000 100000" or "max 100000"
 //
 // in version 1 two, cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us. The
-// group of this process stands in /proc/self/cgroup, and where groups are
-// mounted in /proc/self/mountinfo; a limit of a group above holds as well. A
-// container mostly sees its own group as the root of the mount.
+// group of this process is listed in /proc/self/cgroup, and the mount points of
+// groups in /proc/self/mountinfo; limits of parent groups apply as well. A
+// container usually sees its own group as the root of the mount.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
-// Empty, if there is no such file.
+// The contents of a file; empty if there is no such file.
 std::string ReadText(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
       std::fopen(path.c_str(), "re"), &std::fclose);
@@ -71,15 +71,15 @@ std::vector<Hierarchy> Hierarchies(const std::string& root) {
   return found;
 }
 
-// Where a hierarchy is mounted, and which of its groups is the root there.
+// A mounted hierarchy: the group at the root of the mount, and the mount point.
 struct Mount {
   std::string root = {};
-  std::string point = {};  // empty: nowhere
+  std::string point = {};  // empty: not mounted
 };
 
 // "36 25 0:31 ROOT POINT rw,nosuid shared:9 - cgroup2 cgroup2 rw,OPTIONS": the
-// fields before the dash vary in number, of those after it the first is the
-// type and the last names the controllers.
+// number of fields before the dash varies; of those after it the first is the
+// type and the last lists the controllers.
 Mount FindMount(const std::string& root, bool unified) {
   for (const std::string& line :
        Split(ReadText(root + "/proc/self/mountinfo"), '\n')) {
@@ -111,7 +111,7 @@ double CpuQuota(const std::string& root) {
   for (const Hierarchy& hierarchy : Hierarchies(root)) {
     const Mount mount = FindMount(root, hierarchy.unified);
     if (mount.point.empty()) continue;
-    // The group below the root of the mount.
+    // The path of the group relative to the root of the mount.
     std::string group = hierarchy.group;
     const std::string above = mount.root == "/" ? "" : mount.root;
     if (group == above || group.starts_with(above + "/")) {
@@ -120,7 +120,7 @@ double CpuQuota(const std::string& root) {
       group.clear();
     }
     if (group == "/") group.clear();
-    // A quota of any group above holds as well.
+    // Quotas of parent groups apply as well.
     std::string folder = root + mount.point;
     const size_t top = folder.size();
     folder += group;

@@ -1,5 +1,5 @@
-// The seam of core/os.h on Windows: files by its C library, which knows errno,
-// and by handles where that has no such function.
+// core/os.h on Windows: files through the C library, which sets errno, and
+// through handles where the C library has no equivalent.
 #include "core/os.h"
 
 // windows.h first: the others need its types.
@@ -22,7 +22,7 @@ namespace locus {
 namespace os {
 namespace {
 
-// One call reads or writes no more.
+// At most this many bytes are read or written per call.
 constexpr size_t kMostBytes = size_t{1} << 30;
 
 HANDLE HandleOf(int file) {
@@ -76,7 +76,7 @@ int64_t Write(int file, std::span<const std::byte> bytes) {
 }
 
 bool Flush(int file) { return _commit(file) == 0; }
-bool FlushFolder(const std::string&) { return true; }  // it cannot
+bool FlushFolder(const std::string&) { return true; }  // not supported
 
 std::optional<uint64_t> RegularSize(int file) {
   struct _stat64 status {};
@@ -95,7 +95,7 @@ std::shared_ptr<const std::byte> Map(int file, size_t bytes) {
           ? nullptr
           : MapViewOfFile(mapping, FILE_MAP_READ, /*dwFileOffsetHigh=*/0,
                           /*dwFileOffsetLow=*/0, bytes);
-  if (mapping != nullptr) CloseHandle(mapping);  // the view keeps it
+  if (mapping != nullptr) CloseHandle(mapping);  // the view keeps it alive
   if (data == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -119,7 +119,7 @@ int AffinityCpus() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Programs there bring different runtimes: calls run on the library's own pool.
+// OpenMP runtimes vary on Windows: calls run on the library's own pool.
 const OpenMp* FindOpenMp() noexcept { return nullptr; }
 
 }  // namespace locus

@@ -274,7 +274,7 @@ def test_dropout_drops_its_share():
         ({"key_bias": torch.zeros(2, 4, 5)}, "key_bias must be"),
         ({"pair_bias": torch.zeros(3, 4, 19, 37)}, "pair_bias must be"),
         ({"chunk": 0}, "a chunk must have at least 1 position, got 0"),
-        ({"table_queries": torch.zeros(2, 4, 19, 3)}, "meet no query table"),
+        ({"table_queries": torch.zeros(2, 4, 19, 3)}, "need a query table"),
     ],
 )
 def test_contradictions(options, message):
