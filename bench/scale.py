@@ -177,7 +177,7 @@ def measured_table(rows: list[Row], model: Model) -> str:
             ]
         )
     head = ["tokens", "ranks", "seconds", "model", "model / measured", "MB moved"]
-    return table([*head, "MB a rank", "model MB"], lines)
+    return table([*head, "MB per rank", "model MB"], lines)
 
 
 def projected_table(model: Model) -> str:
@@ -198,7 +198,7 @@ def projected_table(model: Model) -> str:
                 ]
             )
     head = ["tokens", "machines", "pairs s", "passing s", "steps s", "traffic s"]
-    return table([*head, "total s", "largest", "GB a machine"], lines)
+    return table([*head, "total s", "largest", "GB per machine"], lines)
 
 
 def report(rows: list[Row], repeats: int) -> str:
@@ -209,29 +209,31 @@ def report(rows: list[Row], repeats: int) -> str:
     for r in rows:
         if r.length == max(LENGTHS):
             says = sum(shorter.seconds(r.length, r.ranks))
-            check.append(f"{says / r.seconds:.2f} on {r.ranks} rank(s)")
+            measured = "times" if check else "times the measured time"
+            ranks = "1 rank" if r.ranks == 1 else f"{r.ranks} ranks"
+            check.append(f"{says / r.seconds:.2f} {measured} on {ranks}")
     moved = next(r for r in rows if r.ranks == 2 and r.length == max(LENGTHS))
     bandwidth = moved.sent / moved.ranks / moved.alone / 1e9
     load = os.getloadavg()[0]
     return f"""\
 Measured on {processor()}, {os.cpu_count()} cores, load {load:.1f} at the end, best of
-{repeats}; RoPE, {HEADS} heads of {DIM}, float32, causal, zigzag, one thread a rank.
-A load above the number of cores means that others used the machine at the same time:
-seconds are then too long and uneven, and so is what is fitted to them.
+{repeats}; RoPE, {HEADS} heads of {DIM}, float32, causal, zigzag, one thread per rank.
+A load above the number of cores means that other processes used the machine too:
+times are then too long and uneven, and the fit is less reliable.
 
 {measured_table(rows, model)}
 
 | coefficient | value |
 | --- | --- |
-| speed of a core | {FLOPS_A_PAIR / model.a_pair / 1e9:.1f} Gflop/s |
-| a token that passes through | {model.a_token * 1e6:.3g} us |
-| a step | {model.a_step * 1e3:.3g} ms |
-| memory of a rank, fixed | {model.bytes_fixed / 1e6:.0f} MB |
-| memory of a rank, a token that it holds | {model.bytes_a_token:.0f} bytes |
-| messages alone, between two ranks here | {bandwidth:.2f} GB/s each way |
+| speed of one core | {FLOPS_A_PAIR / model.a_pair / 1e9:.1f} GFLOP/s |
+| each token that passes through a rank | {model.a_token * 1e6:.3g} us |
+| each step | {model.a_step * 1e3:.3g} ms |
+| memory of a rank, constant part | {model.bytes_fixed / 1e6:.0f} MB |
+| memory of a rank, per token that it holds | {model.bytes_a_token:,.0f} bytes |
+| messages alone, between two ranks of this machine | {bandwidth:.2f} GB/s each way |
 
-Fitted to the shorter lengths alone, the model says of {max(LENGTHS):,} tokens
-{" and ".join(check)} of the time that was measured.
+Fitted to the shorter lengths alone, the model predicts for {max(LENGTHS):,} tokens
+{" and ".join(check)}.
 
 {projected_table(model)}
 """
@@ -258,8 +260,8 @@ def write(path: pathlib.Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="The cost of the ring, and beyond.")
     parser.add_argument("program", help="locus-ring")
-    parser.add_argument("--repeat", type=int, default=3, help="rounds a length")
-    parser.add_argument("--write", type=pathlib.Path, help="the page to refresh")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds per length")
+    parser.add_argument("--write", type=pathlib.Path, help="the page to update")
     arguments = parser.parse_args()
     rows = measure(arguments.program, LENGTHS, arguments.repeat)
     text = report(rows, arguments.repeat)
