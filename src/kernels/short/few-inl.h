@@ -15,6 +15,7 @@
 #include "kernels/short/rows-inl.h"
 #include "kernels/simd/stream-inl.h"
 #include "kernels/terms/log2_domain.h"
+#include "kernels/terms/softmax_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace locus {
@@ -23,16 +24,14 @@ namespace short_seq {
 
 using kernels::ShortCall;
 
-// Dot products with four keys cost about what transposing them would.
-constexpr int64_t kFewKeys = std::min<int64_t>(kLanesI, 4);
-
-// Whether Few takes the call: at most kFewKeys keys that every query sees, one
+// Whether Few takes the call: at most kBlockKeys keys, with which dot products
+// cost about what transposing them would, that every query sees, one
 // scale, no rotation, extra dimension, cap or operand, rows of floats in whole
 // vectors. Not over a cache, whose keys may be of another type or in blocks:
 // the bits do not depend on how it stores them.
 inline bool IsFew(const ShortCall& call) {
   const CallSizes& s = call.sizes;
-  if (s.k_len > kFewKeys || s.head_dim % kLanesI != 0 ||
+  if (s.k_len > kBlockKeys || s.head_dim % kLanesI != 0 ||
       s.value_dim % kLanesI != 0) {
     return false;
   }
@@ -59,77 +58,6 @@ struct FewOperands {
   const float* v;
 };
 
-// The lanes of a vector, or of all rows if these are fewer, seen as blocks of
-// four: the greatest and the sum of a block in each of its lanes.
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE VF BlockMax(VF x) { return x; }
-HWY_INLINE VF BlockSum(VF x) { return x; }
-#else
-HWY_INLINE VF BlockMax(VF x) {
-  x = hn::Max(x, hn::Shuffle2301(x));
-  return hn::Max(x, hn::Shuffle1032(x));
-}
-HWY_INLINE VF BlockSum(VF x) {
-  x = hn::Add(x, hn::Shuffle2301(x));
-  return hn::Add(x, hn::Shuffle1032(x));
-}
-#endif
-
-// Rows of scores lie kFewKeys apart: several to a vector.
-template <size_t kR>
-constexpr size_t kFewScores = std::max(kR* static_cast<size_t>(kFewKeys),
-                                       kLanes);
-
-// As SoftmaxRows, of `keys` scores in each of kR such rows: one exponential for
-// as many rows as a vector holds. False, and nothing is changed, if a row needs
-// the general way.
-template <size_t kR>
-HWY_INLINE bool SoftmaxFew(float* HWY_RESTRICT scores, int64_t keys,
-                           RowState* states) {
-  constexpr size_t kScores = kFewScores<kR>;
-  constexpr size_t kBlock = static_cast<size_t>(kFewKeys);
-  const hn::RebindToSigned<DF> di;
-  const auto key = hn::And(hn::Iota(di, 0), hn::Set(di, kFewKeys - 1));
-  const auto present =
-      hn::RebindMask(kDF, hn::Lt(key, hn::Set(di, static_cast<int32_t>(keys))));
-  HWY_ALIGN float refs[kScores];
-  HWY_ALIGN float sums[kScores];
-  bool usual = true;
-  for (size_t n = 0; n < kScores; n += kLanes) {
-    const VF x = hn::IfThenElse(present, hn::Load(kDF, scores + n),
-                                hn::Set(kDF, kMinusInf));
-    const VF ref = hn::Ceil(BlockMax(x));
-    usual &=
-        hn::AllTrue(kDF, hn::Le(hn::Abs(ref), hn::Set(kDF, kLargestReference)));
-    hn::Store(ref, kDF, refs + n);
-  }
-  if (!usual) return false;
-  for (size_t n = 0; n < kScores; n += kLanes) {
-    const VF p = hn::IfThenElseZero(
-        present, Exp2(hn::Load(kDF, scores + n),
-                      Exp2Reference(hn::Load(kDF, refs + n))));
-    hn::Store(BlockSum(p), kDF, sums + n);
-    hn::Store(p, kDF, scores + n);
-  }
-  for (size_t r = 0; r < kR; ++r) {
-    states[r] = {.ref = refs[r * kBlock], .sum = sums[r * kBlock]};
-  }
-  return true;
-}
-
-// The same for any scores, row by row.
-template <size_t kR>
-HWY_NOINLINE void SoftmaxAnyFew(float* scores, int64_t keys, RowState* states) {
-  for (size_t r = 0; r < kR; ++r) {
-    // A row is written in whole vectors.
-    HWY_ALIGN float row[kLanes] = {};
-    std::copy_n(scores + r * kFewKeys, keys, row);
-    states[r] = RowState();
-    OnlineSoftmaxRow(row, keys, RowMax(row, keys), states[r]);
-    std::copy_n(row, keys, scores + r * kFewKeys);
-  }
-}
-
 // Attends kR queries of head h from query i on: out [kR][Dv] and, unless
 // nullptr, lse [kR].
 template <size_t kR>
@@ -137,7 +65,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
                           int64_t h, int64_t i, float* out, float* lse) {
   const CallSizes& s = call.sizes;
   constexpr int64_t kCount = static_cast<int64_t>(kR);
-  constexpr size_t kScores = kFewScores<kR>;
+  constexpr size_t kScores = kBlockScores<kR>;
   // Four sums may be written where there are fewer keys or lanes.
   HWY_ALIGN float p[std::max<size_t>(kScores, kR * 4)] = {};
   const auto key = [&](int64_t j) {
@@ -160,7 +88,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     for (size_t r = 0; r < kR; r += kStep) {
       stream::DotKeys<kStep, 4, /*kPrefetch=*/false>(
           keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
-          /*far=*/0, /*near=*/0, p + r * kFewKeys, kFewKeys);
+          /*far=*/0, /*near=*/0, p + r * kBlockKeys, kBlockKeys);
     }
   }
   const VF scale =
@@ -171,16 +99,14 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
   if (call.bias != nullptr) {
     for (int64_t r = 0; r < kCount; ++r) {
       const float* bias = call.BiasRow(h, i + r);
-      for (int64_t j = 0; j < s.k_len; ++j) p[r * kFewKeys + j] += bias[j];
+      for (int64_t j = 0; j < s.k_len; ++j) p[r * kBlockKeys + j] += bias[j];
     }
   }
   RowState states[kR];
-  if (!SoftmaxFew<kR>(p, s.k_len, states)) {
-    SoftmaxAnyFew<kR>(p, s.k_len, states);
-  }
+  SoftmaxBlocks<kR>(p, s.k_len, states);
   float inverse[kR];
   for (size_t r = 0; r < kR; ++r) inverse[r] = InverseSum(states[r]);
-  MultiplyValues<kR>(p, Fixed<kFewKeys>(), in.v, call.call.v.row_stride(),
+  MultiplyValues<kR>(p, Fixed<kBlockKeys>(), in.v, call.call.v.row_stride(),
                      s.k_len, s.value_dim,
                      ScaleStore{inverse, kCount, out, s.value_dim});
   if (lse == nullptr) return;
