@@ -19,7 +19,7 @@ def rows(page):
     lines = page.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and cells != ["promise", "held by"]:
+        if line.startswith("| ") and cells != ["promise", "tested by"]:
             yield number, cells[0], re.findall(r"`([^`]+)`", cells[-1])
 
 
