@@ -12,7 +12,7 @@ using kernels::Rows;
 
 AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms, const AttentionOptions& options) {
-  // First the plan, which checks that they have four axes.
+  // The plan comes first: it checks that the tensors have four axes.
   const Plan plan(q, k, v, terms, options);
   return kernels::Run(plan, Rows(q), Rows(k), Rows(v));
 }

@@ -1,4 +1,4 @@
-// The drivers of a forward call, in the order in which they are asked.
+// The list of drivers, in the order in which they are tried.
 #ifndef LOCUS_SRC_KERNELS_PLAN_DRIVERS_H_
 #define LOCUS_SRC_KERNELS_PLAN_DRIVERS_H_
 
@@ -10,17 +10,18 @@ namespace locus::kernels {
 
 struct Driver {
   const char* name;
-  // Why it does not take a call, as "more than 256 tokens"; nullptr: it does.
-  // Sizes, options, shape and terms of the plan are known, and fit.
+  // The reason why it cannot run a call, such as "more than 256 tokens", or
+  // nullptr if it can. Sizes, options, shape and terms of the plan are set and
+  // checked.
   const char* (*refuses)(const Plan& plan);
-  // What the plan is to prepare for it.
+  // Whether the plan must prepare `tokens`, or cosines and sines.
   bool wants_tokens;
   bool wants_angles;
-  // nullptr: the backward pass, which has a call of its own.
+  // nullptr for the backward pass, whose entry point is Backward.
   void (*run)(const Call& call, const CallResult& result);
 };
 
-// Fastest first; the last takes what the others leave.
+// Fastest first. The last forward driver accepts every call.
 std::span<const Driver> DriversOf(Pass pass);
 
 }  // namespace locus::kernels

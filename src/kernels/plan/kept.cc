@@ -1,4 +1,4 @@
-// Plans that are kept and run many times.
+// AttentionPlan: a plan that is kept and run many times.
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,7 +11,8 @@
 
 namespace locus {
 
-// Plans refer to options and terms, so that both are copied and stay in place.
+// Plans hold references to options and terms, so both are copied here and never
+// move.
 struct AttentionPlan::Kept {
   explicit Kept(const AttentionOptions& given) : options(given) {
     std::span<const int64_t>* spans[] = {

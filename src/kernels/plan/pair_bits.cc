@@ -8,7 +8,7 @@
 namespace locus::kernels {
 namespace {
 
-// Bit n is set where byte n is not 0.
+// Bit n is set if byte n of eight is not 0.
 uint64_t BitsOfBytes(const uint8_t* bytes) {
   constexpr uint64_t kLow7 = 0x7F7F7F7F7F7F7F7FU;
   uint64_t x = 0;
@@ -19,12 +19,12 @@ uint64_t BitsOfBytes(const uint8_t* bytes) {
       swapped |= (x >> (8 * n) & 0xFF) << (56 - 8 * n);
     x = swapped;
   }
-  // 1 in every byte that is not 0, then those eight bits side by side.
+  // Maps every nonzero byte to 1, then gathers the eight bits.
   x = ((((x & kLow7) + kLow7) | x) >> 7) & 0x0101010101010101U;
   return (x * 0x0102040810204080U) >> 56;
 }
 
-// `count` adjacent bytes.
+// Packs `count` adjacent bytes into bits.
 void PackAdjacent(const uint8_t* bytes, int64_t count, uint64_t* words) {
   int64_t j = 0;
   for (; j + 8 <= count; j += 8) {
@@ -47,7 +47,7 @@ PairBits::PairBits(const CallSizes& sizes, const CallMask& mask,
       queries_(sizes.q_len),
       stride_((sizes.k_len + 63) / 64),
       words_(static_cast<size_t>(batch_ * heads_ * queries_ * stride_)) {
-  // Rows of a task: some ten thousand keys.
+  // Rows per task: about 32768 keys.
   const int64_t rows =
       std::max<int64_t>(1, (int64_t{1} << 15) / (sizes.k_len + 1));
   const int64_t parts = (queries_ + rows - 1) / rows;
@@ -64,8 +64,8 @@ PairBits::PairBits(const CallSizes& sizes, const CallMask& mask,
         PackAdjacent(pairs.At(b, h, i, 0), sizes.k_len, words);
         continue;
       }
-      // Of keys in order intervals tell all but the mask. Of others all that
-      // the rules say, since a prefix need not be an interval.
+      // For keys in order, intervals cover everything but the mask. Otherwise
+      // the bits cover all rules, since a prefix need not be an interval.
       const int64_t keys = order == nullptr ? sizes.k_len : mask.Keys(b);
       for (int64_t j = 0; j < keys; ++j) {
         const bool seen = order != nullptr

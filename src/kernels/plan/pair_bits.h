@@ -1,4 +1,4 @@
-// A mask of pairs as bits, in the sorted order of both sides.
+// A pair mask as bits, in the sorted order of queries and keys.
 #ifndef LOCUS_SRC_KERNELS_PLAN_PAIR_BITS_H_
 #define LOCUS_SRC_KERNELS_PLAN_PAIR_BITS_H_
 
@@ -11,7 +11,7 @@
 
 namespace locus::kernels {
 
-// An eighth of a mask with a byte per pair, and the same for all sequences or
+// Takes an eighth of the memory of a byte mask; broadcast over sequences and
 // heads where the mask is.
 class PairBits {
  public:

@@ -11,7 +11,7 @@
 namespace locus::kernels {
 namespace {
 
-// A call's sizes, once the tensors' types are known to do.
+// Checks the types of the tensors and returns the sizes of the call.
 CallSizes CheckOperands(const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionOptions& options,
                         const PlanRequest& request) {
@@ -25,19 +25,19 @@ CallSizes CheckOperands(const Tensor& q, const Tensor& k, const Tensor& v,
   return sizes;
 }
 
-// Threads for a call: as requested, but fewer if it is short. Results do not
-// depend on it.
+// The number of threads for a call: as requested, but fewer for short calls.
+// Results do not depend on it.
 int ThreadsFor(const CallSizes& s, int requested) {
-  // A thread must have some tens of microseconds of multiply-adds to be worth
-  // waking.
-  constexpr double kWorthAThread = 2e6;
+  // Multiply-adds per thread: waking one pays off from some tens of
+  // microseconds of work.
+  constexpr double kMinWorkPerThread = 2e6;
   const int threads = NumThreads(requested);
   if (threads == 1) return 1;
   const double work = static_cast<double>(s.batch * s.q_heads) *
                       static_cast<double>(s.q_len * s.k_len) *
                       static_cast<double>(s.head_dim + s.value_dim);
   return static_cast<int>(
-      std::clamp(work / kWorthAThread, 1.0, static_cast<double>(threads)));
+      std::clamp(work / kMinWorkPerThread, 1.0, static_cast<double>(threads)));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Everything about a call that its tensors do not hold, found once: sizes,
-// positions, mask, terms, threads and the driver that runs it.
+// A plan: everything about a call except the contents of its tensors, resolved
+// once: sizes, positions, mask, terms, threads and the driver that runs it.
 #ifndef LOCUS_SRC_KERNELS_PLAN_PLAN_H_
 #define LOCUS_SRC_KERNELS_PLAN_PLAN_H_
 
@@ -24,23 +24,21 @@ namespace locus::kernels {
 
 struct Driver;
 
-// What only the callers inside this room say about a call.
+// Settings of a plan that are internal to the kernels.
 struct PlanRequest {
   Pass pass = Pass::kForward;
-  // Keys come from a cache: of any type, and rotated already by the rotation of
-  // the terms.
-  bool cached_keys = false;
-  bool keys_rotated = false;
-  // For tests: the driver to take without asking it; nullptr: the first that
-  // accepts. And as many threads, however short the call; 0: as many as pay.
+  bool cached_keys = false;   // keys come from a cache, in any storage type
+  bool keys_rotated = false;  // and are already rotated by terms.rotate
+  // For tests: the driver to use unconditionally (nullptr: the first that
+  // accepts), and the exact number of threads (0: as many as pay off).
   const char* driver = nullptr;
   int threads = 0;
 };
 
 struct Plan {
-  // Throws Error if the tensors, options and terms do not fit each other, or no
-  // driver takes the call. Options and terms must outlive the plan; an encoding
-  // need not.
+  // Throws Error if tensors, options and terms do not match, or if no driver
+  // accepts the call. Options and terms must outlive the plan; an encoding need
+  // not.
   Plan(const Tensor& q, const Tensor& k, const Tensor& v, const Terms& terms,
        const AttentionOptions& options, const PlanRequest& request = {});
   Plan(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -49,7 +47,7 @@ struct Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Throws Error unless the tensors are of the shapes and types planned for.
+  // Throws Error unless the tensors have the shapes and types planned for.
   void CheckSame(const Tensor& q, const Tensor& k, const Tensor& v) const;
   CallReport Report() const;
 
@@ -61,19 +59,19 @@ struct Plan {
   const Shape shape;
 
  private:
-  const std::optional<Terms> lowered_;  // of an encoding
+  const std::optional<Terms> lowered_;  // owned, if an encoding was given
 
  public:
   const Terms& terms;
   const int threads;
   const Driver* driver = nullptr;
-  // For drivers that ask for them.
+  // Prepared only for drivers that want them (see Driver).
   SortedTokens tokens;
-  PairBits pairs;  // empty: intervals tell what queries see
+  PairBits pairs;  // empty: intervals describe visibility completely
   // Cosines and sines of the sorted tokens of each sequence.
   std::vector<RotationTable> q_angles, k_angles;
-  // The same for the rotation of values, where it differs: of the keys, and of
-  // the queries if it is relative.
+  // The same for the rotation of values, if it differs: at the keys and, if it
+  // is relative, at the queries.
   std::vector<RotationTable> value_angles, output_angles;
 
  private:
@@ -84,7 +82,7 @@ struct Plan {
   void MakeAngles();
 };
 
-// A plan with its operands: what a driver runs.
+// A plan with its operands: the argument of a driver.
 struct Call {
   Call(const Plan& p, const Rows& q_rows, const Rows& k_rows,
        const Rows& v_rows)
@@ -100,19 +98,19 @@ struct Call {
 
   const Tokens& Queries(int64_t b) const { return plan.tokens.Queries(b); }
   const Tokens& Keys(int64_t b) const { return plan.tokens.Keys(b); }
-  // What query token i of sequence b may see, in sorted order: some of it may
-  // be hidden, if the call hides anything.
+  // The keys, in sorted order, between the first and the last that query token
+  // i of sequence b may see; if `hides`, some in between may be hidden.
   Interval VisibleKeys(int64_t b, int64_t i) const {
     return plan.tokens.VisibleKeys(b, i).all;
   }
-  // What query i of head h sees of `keys`, and whether something in between is
-  // hidden from it.
+  // The part of `keys` from the first to the last that query i of head h sees,
+  // and whether keys in between are hidden.
   Glimpse Look(int64_t b, int64_t h, int64_t i, Interval keys) const {
     const Visible& visible = plan.tokens.VisibleKeys(b, i);
     if (!hides) return {.seen = Within(visible.all, keys)};
     return GlimpseOf(visible, plan.pairs.Row(b, h, i), keys);
   }
-  // Calls f(begin, end) for what is hidden from it inside `seen`.
+  // Calls f(begin, end) for each range of keys in `seen` hidden from query i.
   template <typename F>
   void ForHidden(int64_t b, int64_t h, int64_t i, Interval seen,
                  const F& f) const {
@@ -142,8 +140,8 @@ struct Call {
                                                       : nullptr;
   }
 
-  // Cosines and sines that the values of sequence b are rotated by, and its
-  // outputs rotated back.
+  // Cosines and sines that rotate the values of sequence b, and that rotate its
+  // outputs back.
   const RotationTable& ValueAngles(int64_t b) const {
     const auto& own = plan.value_angles;
     return (own.empty() ? plan.k_angles : own)[plan.tokens.Sequence(b)];
@@ -159,14 +157,14 @@ struct Call {
   const Shape& shape;
   Rows q, k, v;
   float softcap;  // 0: none
-  bool hides;     // some queries do not see all between two that they see
+  bool hides;     // for some queries, keys between visible ones are hidden
 };
 
-// Where the results of a forward call go: out [B, Hq, Lq, Dv] is contiguous, of
-// the type of q; lse [B, Hq, Lq] and weights [B, Hq, Lq, Lk], or nullptr.
+// The outputs of a forward call: out [B, Hq, Lq, Dv], contiguous, with the type
+// of q; lse [B, Hq, Lq] and weights [B, Hq, Lq, Lk], or nullptr.
 struct CallResult {
-  // Of all pairs. A driver does so when it has all of its memory, and then
-  // writes the weights of what is seen.
+  // Zeroes the weights. Drivers call this after their last allocation and then
+  // write the weights of visible pairs only.
   void ClearWeights(const CallSizes& s) const {
     if (weights == nullptr) return;
     std::fill_n(weights, s.batch * s.q_heads * s.q_len * s.k_len, 0.0F);
@@ -177,8 +175,8 @@ struct CallResult {
   float* weights = nullptr;
 };
 
-// A table whose buckets the offset alone does not tell: of a 2-D window, or
-// with a special token.
+// Whether the bucket of a pair depends on more than its offset: for a 2-D
+// window, or with a special token.
 inline bool ByPair(const BucketMap& buckets) {
   return buckets.grid || buckets.special;
 }

@@ -1,4 +1,4 @@
-// What a plan says about itself.
+// The report of a plan, and its line of text.
 #include <string>
 #include <vector>
 

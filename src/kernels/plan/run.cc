@@ -24,13 +24,14 @@ std::string DescribeLayout(const Tensor& t) {
                      fmt::join(t.strides(), ", "));
 }
 
-// Whether a tensor is contiguous, of this type and these sizes.
+// Whether a tensor is contiguous and has this type and these sizes.
 bool Fits(const Tensor& t, DType dtype, std::span<const int64_t> sizes) {
   return t.defined() && t.dtype() == dtype &&
          std::ranges::equal(t.shape(), sizes) && t.IsContiguous();
 }
 
-// Whether [begin, end) overlaps the bytes from the first element to the last.
+// Whether [begin, end) overlaps the bytes from the tensor's first to its last
+// element.
 bool Overlaps(const char* begin, const char* end, const Tensor& t) {
   const int64_t bytes = DTypeBytes(t.dtype());
   const auto* first = static_cast<const char*>(t.Raw());
@@ -74,12 +75,12 @@ void CheckResult(const AttentionResult& result, const Plan& plan,
   }
 }
 
-// As Tensor::Empty, but in one piece of memory from the plain allocator, which
-// is quicker than the aligned one where there is little to write: short calls
-// feel it. `strides` are those of dense rows.
+// As Tensor::Empty, but with a single allocation by plain operator new, which
+// is faster than an aligned one: that shows in short calls. `strides` are those
+// of a contiguous tensor.
 Tensor NewSmall(DType dtype, int64_t elements, std::vector<int64_t> shape,
                 std::vector<int64_t> strides) {
-  constexpr size_t kLine = 64;  // where it begins
+  constexpr size_t kLine = 64;  // alignment
   const int64_t bytes = elements * DTypeBytes(dtype);
   auto storage = std::make_shared_for_overwrite<std::byte[]>(
       static_cast<size_t>(bytes) + kLine);
@@ -89,11 +90,11 @@ Tensor NewSmall(DType dtype, int64_t elements, std::vector<int64_t> shape,
                         std::move(storage));
 }
 
-// Tensors for the result of a call, contents undefined; lse if asked for.
+// Uninitialised tensors for the result of a call; lse only with return_lse.
 AttentionResult NewResult(const Plan& plan) {
   const CallSizes& s = plan.sizes;
   const bool with_lse = plan.options.return_lse;
-  // 64 KiB of floats. Sizes may be anything here: their product is no int64.
+  // 64 KiB of floats. A double, since the product of the sizes may overflow.
   constexpr double kSmall = 16384.0;
   const double elements =
       static_cast<double>(s.batch) * static_cast<double>(s.q_heads) *
@@ -118,7 +119,7 @@ AttentionResult NewResult(const Plan& plan) {
   return small;
 }
 
-// Into a result that fits.
+// Runs the driver; `result` has been checked or allocated.
 void RunDriver(const Plan& plan, const Rows& q, const Rows& k, const Rows& v,
                AttentionResult& result) {
   const VerboseCall verbose(plan);
@@ -130,9 +131,9 @@ void RunDriver(const Plan& plan, const Rows& q, const Rows& k, const Rows& v,
   plan.driver->run(Call(plan, q, k, v), to);
 }
 
-// The gradient of a bias per pair, f32: zeros, unless every pair is one task's
-// to store. By all threads: most of the time goes into pages that are touched
-// for the first time.
+// A tensor for the gradient of the pair bias, f32: uninitialised if every
+// element will be stored by exactly one task, else zeros, written by all threads
+// since page faults take most of the time.
 Tensor PairGrads(const Plan& plan) {
   const AttentionOptions& o = plan.options;
   const CallSizes& s = plan.sizes;
@@ -195,7 +196,8 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
   }
   const VerboseCall verbose(plan);
   const Tensor lse = forward.lse.To(DType::kF32);
-  // Every row is written, unless there are no pairs or keys are cut off.
+  // Kernels write every row unless there are no pairs, or key_lengths cut off
+  // some keys.
   const bool all =
       plan.options.key_lengths.empty() && s.q_len > 0 && s.k_len > 0;
   const auto like = [all](const Tensor& t) {
@@ -207,7 +209,7 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
                        .d_v = like(v),
                        .operands = ZeroOperandGrads(plan.options, {}),
                        .terms = ZeroGrads(plan.terms)};
-  // What is stored rather than summed needs no float64.
+  // This gradient is stored once rather than accumulated, so f32 suffices.
   if (grads.operands.table_queries.defined()) {
     grads.operands.table_queries =
         Tensor::Zeros(DType::kF32, plan.options.table_queries.shape());
@@ -228,7 +230,7 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
             .d_v = &grads.d_v,
             .grads = &grads.terms,
             .operands = &grads.operands});
-  // Sums are in float64; the results are of the types of the operands.
+  // Sums are float64; results have the types of the operands.
   const auto demote = [](Tensor& grad, const Tensor& operand) {
     if (grad.defined()) grad = grad.To(operand.dtype());
   };

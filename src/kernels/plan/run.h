@@ -1,4 +1,4 @@
-// Runs what a plan has found.
+// Runs a plan on its operands.
 #ifndef LOCUS_SRC_KERNELS_PLAN_RUN_H_
 #define LOCUS_SRC_KERNELS_PLAN_RUN_H_
 
@@ -6,12 +6,11 @@
 
 namespace locus::kernels {
 
-// The rows must be those of the tensors planned for, or of others of their
-// shapes and types.
+// q, k and v must have the shapes and types planned for.
 AttentionResult Run(const Plan& plan, const Rows& q, const Rows& k,
                     const Rows& v);
-// Into a result that the caller keeps: checks that it fits and shares no memory
-// with an operand.
+// Writes into the caller's result; throws Error if its tensors have the wrong
+// shape or type or overlap an operand.
 void RunInto(const Plan& plan, const Tensor& q, const Tensor& k,
              const Tensor& v, AttentionResult& result);
 AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,

@@ -15,7 +15,7 @@ Tokens CountTokens(int64_t count) {
   return t;
 }
 
-// `place` is what masks compare: `by_index`, something else than the position.
+// `place` is what masks compare; if `by_index`, it differs from the position.
 Tokens SortTokens(int64_t count, const auto& position, const auto& place,
                   bool by_index, const auto& segment, bool segmented) {
   Tokens t = CountTokens(count);
@@ -43,9 +43,9 @@ Tokens SortTokens(int64_t count, const auto& position, const auto& place,
   return t;
 }
 
-// Runs of the positions as the bucket maps see them: respaced on a grid, and
-// with a special token as a run of its own. `counted`: positions count up by
-// one.
+// Finds runs of the positions that bucket maps use: respaced on a grid, and
+// with a special token as a run of its own. `counted`: positions are known to
+// increase by one.
 void FindRuns(Tokens& t, const Terms& terms, bool counted) {
   const BucketMap* map = nullptr;
   if (terms.bias && std::holds_alternative<BiasTable>(*terms.bias)) {
@@ -85,8 +85,8 @@ int64_t SegmentOf(std::span<const int64_t> segments, int64_t length, int64_t b,
   return segments[static_cast<size_t>(b * step + i)];
 }
 
-// What query i of `qs` sees of `ks`, of which the first `prefix` are seen by
-// all.
+// The keys of `ks` that query i of `qs` sees; the first `prefix` keys are
+// visible to all queries.
 Visible FindVisible(const CallMask& mask, int64_t prefix, const Tokens& qs,
                     const Tokens& ks, size_t i) {
   const int64_t m = qs.places()[i];

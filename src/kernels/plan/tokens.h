@@ -1,5 +1,5 @@
-// The tokens of a call in the order that masks compare, and what each query
-// sees of them.
+// The tokens of a call, sorted by what masks compare, and the keys that each
+// query sees.
 #ifndef LOCUS_SRC_KERNELS_PLAN_TOKENS_H_
 #define LOCUS_SRC_KERNELS_PLAN_TOKENS_H_
 
@@ -14,26 +14,26 @@
 
 namespace locus::kernels {
 
-// Tokens whose positions rise by one: first token, count.
+// Tokens whose positions increase by one.
 struct Run {
   int64_t first = 0;
   int64_t count = 0;
 };
 
-// One side of one sequence: tokens sorted by (segment, position), or by
-// (segment, index) if that is what masks compare. Attention does not care about
-// the order of keys, and sorted keys make what a query sees an interval.
+// The queries or the keys of one sequence, sorted by (segment, position), or by
+// (segment, index) if that is what masks compare. Attention does not depend on
+// the order of keys, and among sorted keys a query sees an interval.
 struct Tokens {
   std::vector<int64_t> source;    // index in the tensor
-  std::vector<int64_t> position;  // ascending within a segment, but for index
-  std::vector<int64_t> segment;   // empty: all in one
+  std::vector<int64_t> position;  // ascending per segment unless `index` is set
+  std::vector<int64_t> segment;   // empty: one segment
   std::vector<int64_t> index;     // what masks compare; empty: the position
   std::vector<Run> runs;          // of consecutive positions, in order
-  bool in_order = true;           // source[i] is i
+  bool in_order = true;           // source[i] == i
 
-  // `source`, or nullptr where every token is at its place.
+  // `source`, or nullptr if the tokens are in order.
   const int64_t* Order() const { return in_order ? nullptr : source.data(); }
-  // The run that token i belongs to.
+  // The index of the run that contains token i.
   size_t RunOf(int64_t i) const;
   // Whether tokens [begin, end) belong to one run.
   bool OneRun(int64_t begin, int64_t end) const {
@@ -41,7 +41,7 @@ struct Tokens {
   }
   int64_t Position(int64_t i) const { return position[static_cast<size_t>(i)]; }
   int64_t size() const { return static_cast<int64_t>(position.size()); }
-  // What masks compare, in order.
+  // What masks compare, ascending per segment.
   const std::vector<int64_t>& places() const {
     return index.empty() ? position : index;
   }
@@ -50,8 +50,8 @@ struct Tokens {
 // `count` tokens at positions first, first + 1, ...
 Tokens ConsecutiveTokens(int64_t first, int64_t count, const Terms& terms);
 
-// The tokens of all sequences, and the keys that every query sees. Made by
-// default it has none: every token is at its place.
+// The tokens of all sequences, and the keys that each query sees. If
+// default-constructed it is empty and stands for tokens in tensor order.
 class SortedTokens {
  public:
   SortedTokens() = default;
@@ -60,24 +60,24 @@ class SortedTokens {
 
   const Tokens& Queries(int64_t b) const { return queries_[Sequence(b)]; }
   const Tokens& Keys(int64_t b) const { return keys_[Sequence(b)]; }
-  // Where query token i of sequence b lies in the tensor, and where its keys
-  // do: Order().
+  // The index in the tensor of query token i of sequence b, and the order of
+  // its keys, as Order().
   int64_t QuerySource(int64_t b, int64_t i) const {
     return queries_.empty() ? i : Queries(b).source[static_cast<size_t>(i)];
   }
   const int64_t* KeyOrder(int64_t b) const {
     return keys_.empty() ? nullptr : Keys(b).Order();
   }
-  // What query token i of sequence b sees, all in sorted order.
+  // The keys that query token i of sequence b sees; both in sorted order.
   const Visible& VisibleKeys(int64_t b, int64_t i) const {
     return visible_[Sequence(b)][static_cast<size_t>(i)];
   }
-  // Whether queries have holes.
+  // Whether some query has a hole.
   bool holes() const { return holes_; }
-  // Whether intervals do not tell what queries see: a prefix of keys that are
-  // out of order.
+  // Whether there is a prefix of keys that are out of order, so that intervals
+  // cannot describe visibility.
   bool scattered_prefix() const { return scattered_prefix_; }
-  // Sequences with tokens of their own; one, if all are alike.
+  // Number of distinct sequences: 1 if all have the same tokens.
   int64_t Sequences() const { return static_cast<int64_t>(keys_.size()); }
   size_t Sequence(int64_t b) const {
     return keys_.size() == 1 ? 0 : static_cast<size_t>(b);

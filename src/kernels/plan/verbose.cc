@@ -33,7 +33,7 @@ void VerboseCall::End() noexcept {
                                          plan_->Report().Line(), milliseconds);
     std::fputs(line.c_str(), stderr);
   } catch (const std::exception&) {
-    // There is no memory for a line; the call itself is done.
+    // Out of memory for the line; the call itself has succeeded.
   }
 }
 

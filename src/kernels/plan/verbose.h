@@ -1,4 +1,4 @@
-// One line per call on standard error, where LOCUS_VERBOSE asks for it.
+// LOCUS_VERBOSE: one line per call on standard error.
 #ifndef LOCUS_SRC_KERNELS_PLAN_VERBOSE_H_
 #define LOCUS_SRC_KERNELS_PLAN_VERBOSE_H_
 
@@ -8,7 +8,7 @@
 
 namespace locus::kernels {
 
-// Prints the plan's report and the time from its own beginning to its end.
+// Prints the plan's report, and the time from construction to destruction.
 class VerboseCall {
  public:
   explicit VerboseCall(const Plan& plan) {
@@ -20,8 +20,7 @@ class VerboseCall {
     if (plan_ != nullptr) End();
   }
 
-  // Whether the environment has LOCUS_VERBOSE, other than empty or 0; looked up
-  // once.
+  // Whether LOCUS_VERBOSE is set to anything but "" or "0"; read once.
   static bool Enabled();
 
  private:

@@ -1,4 +1,4 @@
-// What a query sees of the keys of its sequence.
+// Which keys of its sequence a query sees.
 #ifndef LOCUS_SRC_KERNELS_PLAN_VISIBLE_H_
 #define LOCUS_SRC_KERNELS_PLAN_VISIBLE_H_
 
@@ -16,27 +16,27 @@ struct Interval {
   bool empty() const { return begin >= end; }
   int64_t size() const { return empty() ? 0 : end - begin; }
 };
-// What two have in common; {0, 0} if nothing.
+// The intersection of two intervals; {0, 0} if it is empty.
 constexpr Interval Within(Interval a, Interval b) {
   const Interval both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
   return both.begin < both.end ? both : Interval{};
 }
 
-// The smallest interval around two.
+// The smallest interval that contains both.
 constexpr Interval Around(Interval a, Interval b) {
   if (b.begin >= b.end) return a;
   if (a.begin >= a.end) return b;
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
-// What a query sees, a mask of pairs aside: all of an interval but a hole that
-// a window leaves behind a prefix.
+// The keys that a query sees, pair masks aside: an interval except for a hole,
+// which a window leaves after a prefix.
 struct Visible {
   Interval all;
   Interval hole;
 };
 
-// What a query sees that sees `seen` and, before it, `prefix`.
+// The keys of a query that sees `seen` and a prefix before it.
 inline Visible WithPrefix(Interval prefix, Interval seen) {
   if (prefix.empty()) return {.all = seen, .hole = {}};
   if (seen.empty()) return {.all = prefix, .hole = {}};
@@ -45,10 +45,10 @@ inline Visible WithPrefix(Interval prefix, Interval seen) {
                                           : Interval{}};
 }
 
-// One row of a mask of pairs: key j is bit j % 64 of word j / 64.
+// One row of a pair mask: key j is bit j % 64 of word j / 64.
 struct BitRow {
-  // The first key of [begin, end) that is seen (or else is not); `end` if there
-  // is none.
+  // The first key of [begin, end) that is visible (`seen`) or hidden (!`seen`);
+  // `end` if there is none.
   int64_t First(int64_t begin, int64_t end, bool seen) const {
     while (begin < end) {
       const uint64_t word =
@@ -58,7 +58,7 @@ struct BitRow {
     }
     return end;
   }
-  // One past the last key of [begin, end) that is seen; `begin` if none is.
+  // One past the last visible key of [begin, end); `begin` if there is none.
   int64_t AfterLast(int64_t begin, int64_t end) const {
     while (begin < end) {
       const uint64_t word = words[(end - 1) >> 6] << (63 - ((end - 1) & 63));
@@ -68,17 +68,17 @@ struct BitRow {
     return begin;
   }
 
-  const uint64_t* words = nullptr;  // nullptr: there is no mask
+  const uint64_t* words = nullptr;  // nullptr: no mask
 };
 
-// What a query sees of some keys: from the first to the last of them.
+// The part of some keys that a query sees.
 struct Glimpse {
-  Interval seen;
-  bool gaps = false;  // not all in between
+  Interval seen;      // from the first visible key to the last
+  bool gaps = false;  // some keys in between are hidden
 };
 
-// What a query that may see `visible`, of which `row` hides some, sees of
-// `keys`.
+// The part of `keys` that a query sees, given `visible` and its row of the pair
+// mask.
 inline Glimpse GlimpseOf(const Visible& visible, BitRow row, Interval keys) {
   Interval seen = Within(visible.all, keys);
   if (seen.empty()) return {};
@@ -91,7 +91,7 @@ inline Glimpse GlimpseOf(const Visible& visible, BitRow row, Interval keys) {
     }
   }
   if (visible.hole.empty()) return {.seen = seen};
-  // A hole at either end cuts it off.
+  // A hole at either end shortens the interval.
   if (visible.hole.begin <= seen.begin) {
     seen.begin = std::max(seen.begin, visible.hole.end);
   }
@@ -102,7 +102,7 @@ inline Glimpse GlimpseOf(const Visible& visible, BitRow row, Interval keys) {
   return {.seen = seen, .gaps = !Within(visible.hole, seen).empty()};
 }
 
-// Calls f(begin, end) for what is hidden from it inside `seen`.
+// Calls f(begin, end) for each range of keys in `seen` hidden from the query.
 template <typename F>
 void ForHiddenKeys(const Visible& visible, BitRow row, Interval seen,
                    const F& f) {

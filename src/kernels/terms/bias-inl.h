@@ -1,6 +1,6 @@
-// The bias B[h, b(m - n)] of all drivers: as one row per head by offset where
-// the offset alone decides, else computed along the keys of a query. Compiled
-// once per SIMD target.
+// The bias B[h, b(m - n)] for all drivers: one row per head, indexed by offset,
+// if the bias depends on the offset alone; otherwise computed along the keys of
+// a query. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_BIAS_INL_H_
 #undef LOCUS_SRC_KERNELS_TERMS_BIAS_INL_H_
@@ -21,20 +21,20 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// Adds what a call's bias has to say to rows of scores, times log2(e).
+// Adds the bias of a call, times log2(e), to rows of scores.
 class BiasTerm {
  public:
-  // kRows: a ramp is laid out by offset, for drivers that add rows in
-  // registers, unless positions lie so far apart that a row would be longer
-  // than the call.
+  // kRows: a ramp is tabulated by offset, for drivers that add rows in
+  // registers, unless positions are so far apart that a row would be longer
+  // than the call. kComputed: it is evaluated per key.
   enum class Ramp { kRows, kComputed };
   BiasTerm(const Bias& bias, const CallSizes& sizes, const Shape& shape,
            Ramp ramp);
 
-  // The rows by offset, padded as PadEnds; nullptr where offsets do not decide.
+  // The row by offset, padded as in PadEnds; nullptr if there are no rows.
   const float* Row(int64_t h) const { return by_offset_ ? RowOf(h) : nullptr; }
   bool by_offset() const { return by_offset_; }
-  // Of the rows, where there are any.
+  // The offsets of the rows, if there are any.
   const OffsetMap& map() const { return map_; }
   const std::optional<ProfileByOffset>& profile() const { return distances_; }
 
@@ -43,8 +43,8 @@ class BiasTerm {
   void Add(int64_t h, int64_t m, const Tokens& keys, Interval seen,
            float* s) const;
 
-  // Calls along(j, end, offset) for what a query at m sees of each run of keys,
-  // with the offset of key j.
+  // Calls along(j, end, offset) for the part of each run of keys that a query
+  // at m sees, with the offset of key j.
   template <typename Along>
   static HWY_INLINE void ForRuns(int64_t m, const Tokens& keys, Interval seen,
                                  const Along& along) {
@@ -56,8 +56,8 @@ class BiasTerm {
       j = end;
     }
   }
-  // The same with offsets as the map has them, respaced on a grid; special(j)
-  // for a special key, which is a run of its own.
+  // The same with the offsets of the bucket map (respaced on a grid), and
+  // special(j) for a special key, which is a run of its own.
   template <typename Along, typename Special>
   static void ForRuns(const BucketMap& map, int64_t m, const Tokens& keys,
                       Interval seen, const Along& along,

@@ -1,13 +1,13 @@
-// q_i.Tq[b] + k_j.Tk[b] as one row by offset per query (DeBERTa), where
-// positions of queries and keys count up by one.
+// q_i.Tq[b] + k_j.Tk[b] as one row by offset per query (DeBERTa), for
+// consecutive positions of queries and keys.
 //
-// A key table by bucket, [buckets][keys], holds what query i needs on a
-// diagonal: bucket(offset), key i - offset. For a fixed offset that is a
-// stretch of one row of the table, so the rows of 96 queries are its transpose,
-// four offsets at a time; gathering along the diagonals would cost more than
-// the scores. Past either end of the map the bucket stays and the keys go on:
-// there a score gets one number of its key and one of its query. Compiled once
-// per SIMD target.
+// The products k_j.Tk[b], stored as [buckets][keys], hold the values of query i
+// on a diagonal: bucket(offset), key i - offset. For a fixed offset, the values
+// of consecutive queries are adjacent in one row, so the rows of 96 queries are
+// computed as a transpose, four offsets at a time; gathering along diagonals
+// would cost more than the scores. Beyond either end of the map the bucket is
+// constant, and a score gets one number from its key and one from its query.
+// Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_DISENTANGLED_ROWS_INL_H_
@@ -24,16 +24,16 @@ namespace HWY_NAMESPACE {
 
 class DisentangledRows {
  public:
-  // As many queries as a task of the forward or the backward pass takes: a
-  // multiple of every panel.
+  // The queries of a task of the forward or backward pass; a multiple of every
+  // panel width.
   static constexpr int64_t kQueries = 96;
   static_assert(kQueries % kColsI == 0);
-  // Entries on either side that a panel may reach past the map before all of
-  // its rows lie beyond the end.
+  // How many entries a panel may reach past either end of the map before all of
+  // its rows are beyond the end.
   static constexpr int64_t kPad = AlignUp(kColsI + kRowsI, 4);
 
-  // Whether the terms of a call allow it: a key table, perhaps a query table
-  // over the same buckets, one scale, and nothing else by offset.
+  // Whether the terms of a call allow it: a key table, optionally a query table
+  // over the same buckets, one scale, and no other term by offset.
   static bool Fits(const PackedTables& tables) {
     const Terms& terms = tables.call.terms;
     if (!tables.HasKeyTable() || terms.bias) return false;
@@ -41,29 +41,30 @@ class DisentangledRows {
     return !terms.q_table || tables.q_table->map == tables.k_map;
   }
 
-  // Of heads whose products with the key table are in `keys`.
+  // For heads whose products with the key table are in `keys`.
   DisentangledRows(const PackedTables& tables, const KeyTable& keys);
   bool fits() const { return stride_ > 0; }
 
   void BeginHead(int64_t b, int64_t h) noexcept;
 
-  // Lays out the rows of queries [first, first + count), which see keys within
-  // `any`. False if positions do not count up by one, or the terms do not
+  // Computes the rows of queries [first, first + count), which see keys within
+  // `any`. Returns false if positions are not consecutive or the terms do not
   // allow it.
   bool BeginQueries(int64_t first, int64_t count, Interval any) noexcept;
 
-  // Where panel rows start for query `r` and a first key at position n, or
-  // nullptr if the panel lies beyond an end of the map for this query.
+  // The row of a panel for `query` whose first key has this offset, or nullptr
+  // if the panel is beyond an end of the map.
   const float* Row(int64_t query, int64_t offset) const {
     const int64_t at = map_.max_offset - offset + kPad;
     if (at < 0 || at + kColsI > stride_) return nullptr;
     return rows_.data() + (query - first_) * stride_ + at;
   }
-  // What a key adds to any query beyond that end, from key j on; times scale().
+  // Beyond that end: the term of each key from j on, to be multiplied by
+  // scale().
   const float* FarKeys(int64_t offset, int64_t j) const {
     return keys_.Row(map_.Bucket(offset)) + j;
   }
-  // What queries from `query` on add to any key there.
+  // Beyond that end: the term of each query from `query` on.
   const float* FarQueries(int64_t offset, int64_t query) const {
     return queries_.data() + map_.Bucket(offset) * kQueries + (query - first_);
   }
@@ -97,7 +98,7 @@ inline DisentangledRows::DisentangledRows(const PackedTables& tables,
   const Terms& terms = call_.terms;
   const int64_t dim = call_.sizes.head_dim;
   stride_ = AlignUp(map_.width(), 4) + 2 * kPad;
-  // The tables share the buckets that occur; either may have more.
+  // Both tables have the buckets in use; either may have more.
   buckets_ = AlignUp(std::max(terms.k_table->buckets.count,
                               terms.q_table ? terms.q_table->buckets.count : 0),
                      kRowsI);
@@ -160,12 +161,11 @@ inline bool DisentangledRows::BeginQueries(int64_t first, int64_t count,
   }
   first_ = first;
   MultiplyQueries(count);
-  // Query i meets key base + x + i at entry x of the map.
+  // Entry x of the map is the pair of query i and key base + x + i.
   const int64_t base = queries.position[static_cast<size_t>(first)] -
                        keys.position[0] - map_.max_offset;
-  // Columns of the rows, entry + kPad, that some query meets, and a panel
-  // around them. The stride is a multiple of four, so steps of four stay
-  // inside.
+  // The columns (entry + kPad) that some query uses, with a panel to spare. The
+  // stride is a multiple of four, so steps of four stay in bounds.
   const int64_t from = AlignDown(
       std::max<int64_t>(any.begin - count - base + kPad - kColsI, 0), 4);
   const int64_t to = std::min(stride_, any.end - base + kPad + kColsI);

@@ -1,4 +1,4 @@
-// Dropout of a row of weights: the hash of terms/dropout.h in vectors. Compiled
+// Dropout of a row of weights: the hash of terms/dropout.h with SIMD. Compiled
 // once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_DROPOUT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -21,18 +21,18 @@ class DropoutTerm {
   explicit DropoutTerm(const kernels::Call& call)
       : call_(call), dropout_(call.plan.options.dropout) {
     const int64_t limit = DropoutLimit(dropout_);
-    // All is kept if the rate is below what 32 bits tell.
+    // Every weight is kept if the rate rounds to 0 in 32 bits.
     present_ = limit <= std::numeric_limits<int32_t>::max();
     limit_ = static_cast<int32_t>(limit);
     if (present_) gain_ = static_cast<float>(DropoutGain(dropout_));
   }
 
   bool present() const { return present_; }
-  // What weights that are kept are multiplied by; 1 without dropout.
+  // The factor of the weights that are kept; 1 without dropout.
   float gain() const { return gain_; }
 
-  // Calls f(j, kept) for each vector of the keys from `begin` to before `end`,
-  // in sorted order, of query i of head h: kept is a mask of its lanes.
+  // Calls f(j, kept) for each vector of keys [begin, end), in sorted order, of
+  // query i of head h; `kept` is a lane mask.
   template <typename F>
   HWY_INLINE void ForVectors(int64_t b, int64_t h, int64_t i, int64_t begin,
                              int64_t end, const F& f) const {
@@ -60,7 +60,7 @@ class DropoutTerm {
       }
       return;
     }
-    const int64_t count = call_.plan.mask.Keys(b);  // `end` may lie past it
+    const int64_t count = call_.plan.mask.Keys(b);  // `end` may be past it
     for (int64_t j = begin; j < end; j += kLanesI) {
       HWY_ALIGN uint32_t x[kLanes] = {};
       for (int64_t n = 0; n < std::min(kLanesI, count - j); ++n) {
@@ -70,8 +70,8 @@ class DropoutTerm {
     }
   }
 
-  // Clears what is dropped of the weights p, by key, of `seen`. Whole vectors
-  // are written.
+  // Zeroes the dropped ones of the weights p (indexed by key) of keys `seen`.
+  // Writes whole vectors.
   void Drop(int64_t b, int64_t h, int64_t i, kernels::Interval seen,
             float* p) const {
     ForVectors(b, h, i, seen.begin, seen.end,

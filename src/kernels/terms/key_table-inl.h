@@ -1,5 +1,5 @@
-// k_j.Tk[b] of one head for every bucket: the part of a key table that does not
-// depend on the query. Compiled once per SIMD target.
+// The products k_j.Tk[b] of one head for every bucket, which do not depend on
+// the query. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_KEY_TABLE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_KEY_TABLE_INL_H_
@@ -39,7 +39,7 @@ inline KeyTable::KeyTable(const PackedTables& tables) : cols_(tables.cols) {
   const int64_t dim = call.sizes.head_dim;
   values_.Resize(AlignUp(call.terms.k_table->rows.size(1), kRowsI) * cols_);
   table_.Resize(dim * kRowsI);
-  // The packed keys serve if they are neither rotated nor extended.
+  // The packed keys can be used if they are neither rotated nor extended.
   if (call.RotationOfKeys() != nullptr || tables.extra > 0) {
     plain_.Resize(cols_ * dim);
     plain_rows_.Resize(FourRows::Floats(dim));

@@ -1,8 +1,8 @@
-// Partial softmaxes put together:
+// Merging partial softmax results:
 //
 //   lse = log(e^lse_a + e^lse_b),   out = e^(lse_a - lse) a + e^(lse_b - lse) b
 //
-// The two shares of a row in float64, its elements with SIMD.
+// The two factors of a row are computed in float64, its elements with SIMD.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -80,7 +80,7 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
   const bool adjacent =
       x.dtype() != DType::kF64 && rows_a.unit_stride() && rows_b.unit_stride();
   const int64_t rows = merged.lse.NumElements();
-  // Rows of a task: 64 KiB of floats, far more than handing it out costs.
+  // Rows per task: 64 KiB of floats, far more work than scheduling a task.
   const int64_t step = std::max<int64_t>(16384 / std::max<int64_t>(dim, 1), 1);
   const int64_t tasks = (rows + step - 1) / step;
   FloatBuffer scratch(adjacent ? 0 : tasks * 2 * dim);
@@ -132,7 +132,7 @@ AttentionResult Merge(const AttentionResult& a, const AttentionResult& b,
   return merged;
 }
 
-// A sink is a result of no values.
+// Merges with a result whose lse is the sink and whose values are zero.
 AttentionResult AddSinks(const AttentionResult& result, const Tensor& sinks,
                          int threads) {
   const Tensor& out = result.out;

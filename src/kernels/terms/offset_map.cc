@@ -21,7 +21,7 @@ void FillTable(const Tensor& values, const std::vector<int32_t>& bucket,
 
 void FillBuckets(const BucketMap& map, int64_t first, int64_t lo, int64_t hi,
                  int64_t width, int32_t* bucket) {
-  // Stretches of one piece, from the last piece down: offsets fall.
+  // Piece by piece, from the last one down, since offsets decrease.
   size_t at = map.pieces.size() - 1;
   for (int64_t e = 0; e < width;) {
     const int64_t offset = std::clamp(first - e, lo, hi);
@@ -31,7 +31,7 @@ void FillBuckets(const BucketMap& map, int64_t first, int64_t lo, int64_t hi,
     if (piece.step != 0) {
       here += piece.step * static_cast<int32_t>(offset - piece.start);
     }
-    // Beyond either end the bucket stays the same.
+    // Beyond either end the bucket is constant.
     int32_t step = 0;
     int64_t end = width;
     if (first - e > hi) {
@@ -46,7 +46,7 @@ void FillBuckets(const BucketMap& map, int64_t first, int64_t lo, int64_t hi,
 }
 
 OffsetMap::OffsetMap(const BucketMap& map, const Shape& shape) {
-  // Offsets below the second piece, or from the last one on, are all alike.
+  // The bucket is constant below the second piece and from the last one on.
   int64_t lo = map.min_offset;
   int64_t hi = map.max_offset;
   if (!map.grid) {
@@ -60,7 +60,7 @@ OffsetMap::OffsetMap(const BucketMap& map, const Shape& shape) {
     hi = std::min(hi, map.pieces.back().start);
   }
   if (map.pieces.size() == 1 && map.pieces[0].step == 0) lo = hi = 0;
-  // The whole call may lie beyond one end.
+  // All offsets of the call may be beyond one end.
   if (lo > hi) {
     if (shape.min_offset >= hi) {
       lo = hi;

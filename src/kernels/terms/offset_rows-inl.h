@@ -1,5 +1,5 @@
-// Tables laid out by offset, in the order of the keys, and the panels that the
-// micro-kernel reads. Compiled once per SIMD target.
+// Tables indexed by offset, in the order of the keys, and their panels for the
+// micro-kernel. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_OFFSET_ROWS_INL_H_
@@ -28,9 +28,9 @@ using kernels::Tokens;
 // Columns of the panels that hold n keys.
 constexpr int64_t PaddedCols(int64_t n) { return AlignUp(n, kColsI); }
 
-// Writes `count` rows as columns of panels [cols / kCols][depth][kCols], from
-// column `col` (a multiple of 4) on. row(n) gives row n, valid until the fifth
-// call after it.
+// Writes `count` rows as columns of panels [cols / kCols][depth][kCols],
+// starting at column `col`, a multiple of 4. row(n) returns row n, which must
+// stay valid until the fifth call after it.
 template <typename Row>
 void WriteColumns(int64_t col, int64_t count, int64_t depth, const Row& row,
                   float* panels) {
@@ -54,9 +54,8 @@ void WriteColumns(int64_t col, int64_t count, int64_t depth, const Row& row,
   }
 }
 
-// Matrices of `rows` rows as right operands, wherever their first row is read:
-// row-major, or in panels [width / kCols][rows][kCols], of which each is read
-// in one stretch.
+// Right operands of products: row-major, or in panels
+// [width / kCols][rows][kCols], each of which is contiguous.
 struct RowMajor {
   int64_t Step() const { return stride; }
   const float* Panel(int64_t col) const { return data + col; }
@@ -72,7 +71,7 @@ struct InPanels {
 };
 
 // Writes one row of `count` floats, padded with zeros to whole panels, into
-// panels of `rows` rows. `to` is where it begins in the first.
+// panels of `rows` rows. `to` is its start in the first panel.
 inline void WritePanels(const float* row, int64_t count, int64_t rows,
                         float* to) {
   for (int64_t c = 0; c < count; c += kColsI, to += rows * kColsI) {
@@ -106,7 +105,8 @@ class FourRows {
   int64_t at_ = 0;
 };
 
-// Rows of the tokens of (b, head), unchanged, in panels of `cols` columns.
+// Packs the rows of the tokens of (b, head), unchanged, into panels of `cols`
+// columns.
 inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
                      int64_t head, int64_t cols, FourRows scratch,
                      float* panels) {
@@ -124,8 +124,8 @@ inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
       panels);
 }
 
-// A row by offset with room to read one panel past either end, where the end
-// value repeats: [kCols x first] [width values] [kCols x last].
+// A row by offset, padded so that a panel past either end can be read, where
+// the end value repeats: [kCols x first] [width values] [kCols x last].
 constexpr int64_t kEndPad = static_cast<int64_t>(kCols);
 
 inline void PadEnds(float* row, int64_t width) {
@@ -133,7 +133,7 @@ inline void PadEnds(float* row, int64_t width) {
   std::fill_n(row + kEndPad + width, kEndPad, row[kEndPad + width - 1]);
 }
 
-// Adds the pads of a row that sums were added to into its ends.
+// The transpose of PadEnds: adds the sums in the padding of a row to its ends.
 inline void FoldEnds(float* row, int64_t width) {
   for (int64_t e = 0; e < kEndPad; ++e) {
     row[kEndPad] += row[e];
@@ -141,8 +141,7 @@ inline void FoldEnds(float* row, int64_t width) {
   }
 }
 
-// Where a vector or panel whose first key lies at `offset` starts in such a
-// row.
+// The index in such a row of a vector or panel whose first key has this offset.
 HWY_INLINE int64_t PaddedEntry(const OffsetMap& map, int64_t offset) {
   return std::clamp<int64_t>(map.max_offset - offset + kEndPad, 0,
                              map.width() + kEndPad);
@@ -158,9 +157,8 @@ HWY_INLINE void AddRowByOffset(const float* row, const OffsetMap& map,
   }
 }
 
-// Adds x of the keys `seen`, indexed by key, to `sums` by offset, padded as
-// PadEnds, for a query at m. Zeros must follow the last of x up to a whole
-// vector.
+// sums[offset] += x[key] over the keys `seen` of a query at m; `sums` is padded
+// as in PadEnds. x must continue with zeros up to a whole vector.
 inline void SumByOffset(const OffsetMap& map, int64_t m, const Tokens& keys,
                         Interval seen, const float* x, float* sums) {
   if (!keys.OneRun(seen.begin, seen.end)) {
@@ -169,8 +167,8 @@ inline void SumByOffset(const OffsetMap& map, int64_t m, const Tokens& keys,
     }
     return;
   }
-  // Vectors beyond either end of the map all go to the same place: sum them
-  // first.
+  // Vectors beyond either end of the map all go to the same place, so they are
+  // summed first.
   const int64_t top = map.width() + kEndPad;
   int64_t offset = m - keys.Position(seen.begin);
   VF low = hn::Zero(kDF), high = hn::Zero(kDF);
@@ -189,8 +187,8 @@ inline void SumByOffset(const OffsetMap& map, int64_t m, const Tokens& keys,
   hn::StoreU(hn::Add(hn::LoadU(kDF, sums + top), high), kDF, sums + top);
 }
 
-// Row `i` of head `h` of a tensor [heads or 1, rows, D] as floats: itself, if
-// it is float already, or converted to `scratch`.
+// Row `i` of head `h` of a tensor [heads or 1, rows, D] as floats: in place if
+// it is f32, else converted to `scratch`.
 inline const float* TableRow(const Tensor& t, int64_t h, int64_t i,
                              float* scratch) {
   const int64_t head = t.size(0) == 1 ? 0 : h;
@@ -211,9 +209,8 @@ inline const float* TableRow(const Tensor& t, int64_t h, int64_t i,
   return scratch;
 }
 
-// A table of rows by bucket, laid out by offset: entry e is the row of the
-// offset map.max_offset - e. Holds a range of its heads at a time, for which
-// there must be room.
+// A table of rows by bucket, expanded to rows by offset: entry e is the row of
+// offset map.max_offset - e. Holds a range of heads at a time (see Reserve).
 class TableByOffset {
  public:
   TableByOffset(const BucketTable& table, const Shape& shape)
@@ -226,8 +223,8 @@ class TableByOffset {
   int64_t dim = 0;
 
  protected:
-  // Makes room for `heads` heads of `size` floats each, laid out by `threads`
-  // threads of which each needs so much scratch.
+  // Allocates `heads` heads of `size` floats each, and scratch for each of
+  // `threads` threads.
   void Reserve(int64_t heads, int64_t size, int threads, int64_t scratch) {
     size_ = size;
     floats_.Resize((shared_ ? 1 : heads) * size);
@@ -235,7 +232,7 @@ class TableByOffset {
     scratch_size_ = AlignUp(scratch, 16);
     scratch_.Resize(threads * scratch_size_);
   }
-  // Lays out heads [first, first + count) unless they are there already.
+  // Expands heads [first, first + count) unless that has been done already.
   // write(h, to, scratch) writes one head.
   template <typename Write>
   void Hold(int64_t first, int64_t count, const Write& write) {
@@ -254,7 +251,7 @@ class TableByOffset {
   const float* At(int64_t h) const {
     return floats_.data() + (shared_ ? 0 : h - first_) * size_;
   }
-  // The row of entry e; past the last offset the end value repeats.
+  // The row of entry e; past the last offset the last row repeats.
   const float* Row(int64_t h, int64_t e, float* scratch) const {
     const int64_t at = std::min(e, map.width() - 1);
     return TableRow(rows_, h, map.bucket[static_cast<size_t>(at)], scratch);

@@ -1,4 +1,4 @@
-// The biases that a call brings, per key and per pair, for all drivers.
+// The bias operands of a call, per key (K) and per pair (M), for all drivers.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_OPERAND_BIAS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// A tensor [B or 1, H or 1, L or 1, keys] seen as one that is not broadcast.
+// Rows of a tensor [B or 1, H or 1, L or 1, keys], broadcast by zero strides.
 inline kernels::Rows BroadcastRows(const Tensor& t) {
   std::vector<int64_t> strides = t.strides();
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -41,15 +41,15 @@ class OperandBias {
 
   bool present() const { return heads_ > 0 || pairs_; }
   bool has_pairs() const { return pairs_.has_value(); }
-  // K times log2(e) for head h, by key in sorted order; nullptr: none. Whole
-  // panels may be read, and whole vectors from any key on.
+  // K times log2(e) for head h, indexed by key in sorted order, or nullptr.
+  // Padded so that whole panels, and a vector from any key, can be read.
   const float* Keys(int64_t b, int64_t h) const {
     if (heads_ == 0) return nullptr;
     return keys_.data() +
            ((batch_ == 1 ? 0 : b) * heads_ + (heads_ == 1 ? 0 : h)) * stride_;
   }
 
-  // M of query i, by key; nullptr: it cannot be used where it lies.
+  // M of query i, indexed by key; nullptr if it cannot be used in place.
   const float* PairRow(int64_t b, int64_t h, int64_t i) const {
     if (call_.plan.tokens.KeyOrder(b) != nullptr) return nullptr;
     return pairs_->Direct(b, h, call_.plan.tokens.QuerySource(b, i));
@@ -116,7 +116,7 @@ inline void OperandBias::AddPairs(int64_t b, int64_t h, int64_t i,
   }
   const int64_t query = call_.plan.tokens.QuerySource(b, i);
   const int64_t* order = call_.plan.tokens.KeyOrder(b);
-  // Of another type, or out of order: a piece at a time.
+  // Another type, or keys out of order: piece by piece.
   constexpr int64_t kPiece = 64;
   HWY_ALIGN float piece[kPiece];
   for (int64_t j = seen.begin; j < seen.end; j += kPiece) {

@@ -1,6 +1,6 @@
-// What is done to a query and to a key before they meet: rotation, extra
-// dimensions, the one row of a constant key table, and the scale. Compiled once
-// per SIMD target.
+// Preparation of queries and keys for the dot product: rotation, extra
+// dimensions, the single row of a constant key table, and the scale. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_OPERANDS_INL_H_
@@ -24,7 +24,7 @@ namespace HWY_NAMESPACE {
 using kernels::Call;
 using kernels::RotationTable;
 
-// Cosines and sines of one token, [pairs]; nullptr: it is not rotated.
+// Cosines and sines of one token, [pairs]; nullptr: not rotated.
 struct RowAngles {
   RowAngles() = default;
   RowAngles(const float* c, const float* s) : cos(c), sin(s) {}
@@ -36,8 +36,8 @@ struct RowAngles {
   const float* sin = nullptr;
 };
 
-// Rotates a row of values, or of what is summed from them, in place; `back` by
-// the transpose.
+// Rotates a row of values, or of sums of values, in place; `back`: by the
+// transpose.
 HWY_INLINE void RotateValues(const Call& call, RowAngles angles, float* row,
                              bool back = false) {
   if (angles.cos == nullptr) return;
@@ -73,10 +73,10 @@ class OperandTerms {
                : static_cast<float>(call.terms.scale.At(h, position) * kLog2E);
   }
 
-  // A loaded query of head h: dot [depth] is what meets keys, plain [table_dim]
-  // what meets tables, unless that is nullptr; both times `scale`.
-  // `row` may be `dot`. Where tables meet something else than the query,
-  // `plain` holds that already.
+  // From a loaded query of head h: dot [depth], the left operand for keys, and,
+  // unless nullptr, plain [table_dim], the left operand for tables; both times
+  // `scale`. `row` may be `dot`. If tables have a left operand of their own,
+  // `plain` already contains it.
   HWY_INLINE void FinishQuery(int64_t h, int64_t position, float scale,
                               RowAngles angles, const float* row, float* dot,
                               float* plain) const {
@@ -92,7 +92,7 @@ class OperandTerms {
     FinishDot(h, position, angles, scale, dot);
   }
 
-  // A loaded key [depth] for head h, in place.
+  // Prepares a loaded key [depth] for head h, in place.
   void FinishKey(int64_t h, int64_t position, RowAngles angles,
                  float* row) const {
     Rotate(angles, row);
@@ -100,14 +100,14 @@ class OperandTerms {
   }
 
   const Call& call;
-  const int64_t extra;     // dimensions that are appended to the dot product
+  const int64_t extra;     // dimensions appended to the dot product
   const int64_t depth;     // head_dim + extra
-  const float even_scale;  // where all queries have the same
-  // u.k_j for every offset is (q + u).k_j: a key table of one bucket moves into
-  // the query where nothing rotates.
+  const float even_scale;  // if all queries have the same scale
+  // q.k_j + u.k_j = (q + u).k_j: the row u of a key table with one bucket is
+  // added to the query, unless there is a rotation.
   const bool fold_key_row;
   const bool as_it_is;  // queries are only scaled
-  // What meets the query table, if not the queries, and how wide it is.
+  // The left operand of the query table, if it is not q, and its width.
   std::optional<kernels::Rows> table_queries;
   int64_t table_dim = call.sizes.head_dim;
 

@@ -1,5 +1,5 @@
-// A bias profile along the keys of a query: x = u(|m - n|) g(m), split by
-// segments. Compiled once per SIMD target.
+// A bias profile along the keys of a query: x = u(|m - n|) g(m), and the
+// segment of each x. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_PROFILE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_PROFILE_INL_H_
@@ -24,10 +24,10 @@ using DD = hn::ScalableTag<double>;
 using VD = hn::Vec<DD>;
 using MD = hn::Mask<DD>;
 constexpr DD kDD;
-constexpr hn::Rebind<float, DD> kDHalf;  // as many floats
+constexpr hn::Rebind<float, DD> kDHalf;  // as many floats as kDD has doubles
 constexpr int64_t kLanesD = static_cast<int64_t>(HWY_LANES(double));
 
-// u(|m - n|) in the order of the keys, with a vector to spare on either side.
+// u(|m - n|) in the order of the keys, padded by a vector on either side.
 class ProfileByOffset {
  public:
   explicit ProfileByOffset(const BiasProfile& profile)
@@ -38,7 +38,7 @@ class ProfileByOffset {
     }
   }
   const double* At(int64_t offset) const { return u_.data() + Entry(offset); }
-  // Where an offset stands in a row of size().
+  // The index of an offset in a row of size().
   int64_t Entry(int64_t offset) const { return reach_ + kLanesI - offset; }
   size_t size() const { return u_.size(); }
   int64_t reach() const { return reach_; }
@@ -48,7 +48,7 @@ class ProfileByOffset {
   std::vector<double> u_;
 };
 
-// What a query of head h at position m needs of a profile.
+// The parts of a profile that a query of head h at position m needs.
 struct ProfileRow {
   ProfileRow(const BiasProfile& profile, int64_t h, int64_t m)
       : query(static_cast<size_t>(m - profile.first_position)),
@@ -58,14 +58,14 @@ struct ProfileRow {
         slope(profile.slope.Data<double>() + head) {}
 
   size_t query;  // its entry of row_gain
-  int64_t head;  // where its head begins in base and slope
+  int64_t head;  // the start of its head in base and slope
   double gain;
   const double* base;
   const double* slope;
 };
 
-// The segment that a walk along the keys is in. x moves slowly, so the next one
-// is near.
+// The current segment of a walk along the keys. x varies slowly, so the next
+// segment is found by a short linear search.
 class SegmentWalk {
  public:
   explicit SegmentWalk(const BiasProfile& profile) : knots_(profile.knots) {
@@ -80,7 +80,7 @@ class SegmentWalk {
     return at_;
   }
 
-  // Calls f(segment, lanes) for each segment that some lanes of x are in.
+  // Calls f(segment, lanes) for each segment that contains lanes of x.
   template <typename F>
   HWY_INLINE void ForSegments(VD x, const F& f) {
     MD inside = Inside(x);
@@ -90,7 +90,7 @@ class SegmentWalk {
     }
     HWY_ALIGN double lane[kLanesD];
     hn::Store(x, kDD, lane);
-    MD left = hn::Eq(x, x);  // a NaN is in none
+    MD left = hn::Eq(x, x);  // NaN is in no segment
     while (!hn::AllFalse(kDD, left)) {
       Of(lane[hn::FindFirstTrue(kDD, left)]);
       inside = hn::And(left, Inside(x));

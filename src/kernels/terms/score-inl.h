@@ -1,6 +1,5 @@
-// Scores of a block of queries against a stretch of keys, with every term that
-// touches them: what the forward and the backward pass share. Compiled once per
-// SIMD target.
+// Scores of a block of queries against a range of keys, with all terms, for the
+// forward and the backward pass. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_SCORE_INL_H_
 #undef LOCUS_SRC_KERNELS_TERMS_SCORE_INL_H_
@@ -25,22 +24,22 @@ struct Block {
   int64_t count = 0;
   Interval seen[kRows];  // by each row
   int64_t position[kRows];
-  Interval any;            // what some row sees
+  Interval any;            // the union of `seen`
   float* dot = nullptr;    // [depth][kRows], scaled, rotated, extended
   float* plain = nullptr;  // [D][kRows], scaled; for a query table
   float* q_row = nullptr;  // q.Tq by offset, padded: [kRows][q_stride]
 };
 
-// What the rows of a block see of a tile of keys.
+// The keys of a tile that the rows of a block see.
 struct TileRows {
-  Interval seen[kRows];   // from the first key to the last
-  bool gaps[kRows];       // some in between are hidden
-  bool any_gaps = false;  // of some row
-  Interval any;           // what some row sees
-  Interval all;           // what every row sees, without gaps
+  Interval seen[kRows];   // from the first visible key to the last
+  bool gaps[kRows];       // some keys in between are hidden
+  bool any_gaps = false;  // some row has gaps
+  Interval any;           // keys that some row sees
+  Interval all;           // keys that every row sees, without gaps
 };
 
-// Computes scores in the domain of exp2. One per worker: it owns scratch.
+// Computes scores in the domain of exp2. It owns scratch: one per worker.
 class Scorer {
  public:
   explicit Scorer(const PackedTables& tables)
@@ -55,9 +54,10 @@ class Scorer {
         q_stride_ = stride;
       }
     }
-    // Rows by offset are added while a product is in registers. Of two such
-    // terms, the bias joins the band, or is added afterwards: beyond the ends
-    // of the query table the band repeats, and so must the bias.
+    // One row by offset can be added while a product is in registers. If there
+    // is a query table as well as a bias, the bias is added to the band of the
+    // query table, provided that it is constant beyond the ends of that table,
+    // as the band is; otherwise it is added after the product.
     const bool by_offset = tables_.bias && tables_.bias->by_offset();
     if (by_offset && tables_.q_table_band) {
       const OffsetMap& bias = tables_.bias->map();
@@ -67,7 +67,7 @@ class Scorer {
     }
     bias_in_product_ = by_offset && !tables_.q_table;
     late_bias_ = tables_.bias && !bias_in_product_ && !bias_in_band_;
-    // A bias per key or per pair alone is added there as well.
+    // A key or pair bias that is the only such term is added there as well.
     const OperandBias& operand = *tables_.operand_bias;
     const bool alone =
         !bias_in_product_ && !tables_.q_table && !tables_.HasKeyTable();
@@ -82,40 +82,40 @@ class Scorer {
     return AlignUp((tables_.depth + tables_.table_dim + q_stride_) * kRowsI,
                    16);
   }
-  // What the next blocks meet: their keys, and a key table of their head if
-  // there is one.
+  // Sets the keys of the next blocks, and the products with the key table of
+  // their head, if there is one.
   void SetKeys(const Packed& packed, const KeyTable& table) {
     packed_ = &packed;
     key_table_ = &table;
   }
-  // Rows of the queries that are prepared next, instead of both tables;
+  // Sets the rows that replace both tables for the queries prepared next;
   // nullptr: none.
   void SetDisentangled(const DisentangledRows* rows) { disentangled_ = rows; }
 
-  // Packs `count` queries from `first` on into `memory` [BlockFloats].
+  // Packs queries [first, first + count) into `memory` [BlockFloats].
   void Prepare(int64_t b, int64_t h, int64_t first, int64_t count,
                float* memory, Block& block) noexcept;
-  // The rows of the block that was packed last: [kRows][depth], and for a query
-  // table [kRows][table_dim] plain ones; zeros where there is no query.
+  // The rows of the block packed last, [kRows][depth], and, with a query table,
+  // its plain rows, [kRows][table_dim]; zeros for rows without a query.
   float* DotRow(int64_t r) { return rows_.data() + r * tables_.depth; }
   float* PlainRow(int64_t r) {
     return rows_.data() + kRowsI * tables_.depth + r * tables_.table_dim;
   }
 
-  // What the rows of a block see of `keys`.
+  // The part of `keys` that the rows of a block see.
   TileRows Look(const Block& block, Interval keys) const;
 
   // Scores of the block against keys [lo, hi), inside [tile, tile + kLds): row
-  // r at s + r * kLds, key j in column j - tile. `tile` and lo are multiples of
-  // the panel. Columns outside rows.seen are undefined, and those hidden inside
-  // it -inf. row_max [kRows] receives the largest score of each row that sees
-  // anything; nullptr: not wanted.
+  // r at s + r * kLds, key j in column j - tile. `tile` and `lo` are multiples
+  // of the panel width. Columns outside rows.seen are undefined, hidden ones
+  // inside it are -inf. Unless nullptr, row_max [kRows] receives the largest
+  // score of each row that sees a key.
   template <int64_t kLds>
   void Scores(const Block& block, const TileRows& rows, int64_t tile,
               int64_t lo, int64_t hi, float* s, float* row_max) noexcept;
 
-  // Sets what is hidden from row r, of the scores or weights s by key, between
-  // the keys that it sees.
+  // Sets the elements of s (scores or weights, indexed by key) that are hidden
+  // from row r, between the first and the last key that it sees.
   void SetHidden(const Block& block, const TileRows& rows, int64_t r,
                  float value, float* s) const {
     if (!rows.gaps[r]) return;
@@ -129,16 +129,16 @@ class Scorer {
   double KeyTableDot(const Block& block, int64_t r, Interval keys,
                      const float* ds) const;
 
-  // What row r sees of a tile, grown to whole vectors.
+  // The keys of a tile that row r sees, extended to whole vectors.
   static Interval Vectors(const TileRows& rows, int64_t r) {
     const Interval seen = rows.seen[r];
     if (seen.empty()) return {};
     return {AlignDown(seen.begin, kLanesI), AlignUp(seen.end, kLanesI)};
   }
 
-  // Calls vec(j, offset) for whole vectors of keys whose positions are
-  // consecutive, one(j, offset) for single keys elsewhere. `keys` are whole
-  // vectors, of which the row may not see the ends.
+  // Calls vec(j, offset) for whole vectors of keys at consecutive positions, or
+  // one(j, offset) for single keys elsewhere. `keys` are whole vectors, of
+  // which the row may not see the ends.
   template <typename Vec, typename One>
   void ForKeys(const Block& block, int64_t r, Interval keys, const Vec& vec,
                const One& one) const {
@@ -158,9 +158,10 @@ class Scorer {
     }
   }
 
-  // Walks the keys of a row through a table [buckets][cols] by bucket and key:
-  // same(j, end, bucket) for whole vectors of one bucket, mixed(j, at) for a
-  // vector whose lanes lie at table[at], one(j, at) for single keys.
+  // Visits the elements (bucket, key) of a table [buckets][cols] for the keys
+  // of a row: same(j, end, bucket) for whole vectors with one bucket,
+  // mixed(j, at) for a vector whose lanes are table[at], one(j, at) for single
+  // keys.
   template <typename Same, typename Mixed, typename One>
   void ForBuckets(const Block& block, int64_t r, Interval keys,
                   const OffsetMap& map, int64_t cols, const Same& same,
@@ -175,16 +176,17 @@ class Scorer {
       return;
     }
     const int64_t last = map.width() - 1;
-    // Lanes hold 32-bit indices.
+    // Indices must fit in 32-bit lanes.
     const bool fits = (call_.terms.k_table->buckets.count + 1) * cols <
                       std::numeric_limits<int32_t>::max();
-    // Key j lies at entry j + shift.
+    // Key j has entry j + shift.
     const int64_t shift =
         map.max_offset - m + t.Position(seen.begin) - seen.begin;
     for (int64_t j = keys.begin; j < keys.end;) {
       const int64_t e = j + shift;
       const auto at = static_cast<size_t>(std::clamp<int64_t>(e, 0, last));
-      // Keys from j on that share its bucket; past the last entry all do.
+      // The end of the keys that share the bucket of j; past the last entry,
+      // all do.
       const int64_t until =
           map.same_until[at] > last ? keys.end : j + map.same_until[at] - e;
       const int64_t whole =
@@ -207,8 +209,8 @@ class Scorer {
   }
 
  private:
-  // Rows that are added to scores, by offset and padded as PadEnds: that of
-  // query r at rows + r * stride. None: rows is nullptr.
+  // Rows by offset to add to scores, padded as in PadEnds: that of query r is
+  // at rows + r * stride. nullptr: none.
   struct AddedRows {
     const float* At(int64_t r, int64_t offset) const {
       return rows + r * stride +
@@ -219,12 +221,12 @@ class Scorer {
     int64_t stride = 0;
     int64_t max_offset = 0, width = 0;
   };
-  // For keys of one run.
+  // The rows for keys of a single run.
   AddedRows RowsToAdd(const Block& block, Interval keys);
   AddedRows Band(const Block& block, int64_t max_offset, int64_t min_offset);
 
-  // Multiplies the block by a panel of keys. wrap(store) is what ends the
-  // product; where `max` is not nullptr, the store keeps the largest there.
+  // Multiplies the block by a panel of keys. wrap(store) is the epilogue of the
+  // product; unless `max` is nullptr, the store also updates the maxima there.
   template <typename Wrap>
   HWY_INLINE void Multiply(const Block& block, const float* panel,
                            const Store& store, float* max,
@@ -241,17 +243,17 @@ class Scorer {
                             const float* panel, const Store& store,
                             float* max) const;
 
-  // Finds the rows of a bias per pair that is added in registers; false: there
-  // is none, or it is added later.
+  // Finds the rows of a pair bias that is added in registers; false if there is
+  // none or it is added later.
   bool FindPairRows(const Block& block, const float* (&rows)[kRows]) const;
-  // Scores with those rows, by key, or without. Two functions, since g++ spends
-  // 5 % more instructions on a backward pass without any in a common one.
+  // Scores with or without those rows. Two instances, since with a run-time
+  // test g++ spends 5 % more instructions on a backward pass without a bias.
   template <int64_t kLds, bool kPairs>
   void ScoresOf(const Block& block, const TileRows& look, int64_t tile,
                 int64_t lo, int64_t hi, const float* const* pairs, float* s,
                 float* row_max) noexcept;
 
-  // Add to the scores s, indexed by key, of row r.
+  // Add terms to the scores s, indexed by key, of row r.
   void AddScattered(const Block& block, int64_t r, Interval seen, float* s);
   void AddKeyTable(const Block& block, int64_t r, Interval keys,
                    float* s) const;
@@ -261,14 +263,14 @@ class Scorer {
   const Packed* packed_ = nullptr;
   const KeyTable* key_table_ = nullptr;
   const DisentangledRows* disentangled_ = nullptr;
-  // Where the bias is added: with the product, with the band of the query
-  // table, or after both.
+  // Where the bias is added: in the product's registers, in the band of the
+  // query table, or afterwards.
   bool bias_in_product_ = false;
   bool bias_in_band_ = false;
   bool late_bias_ = false;
-  // The same for what the call brings.
+  // The same for the bias operands of the call.
   bool keys_in_product_ = false;
-  bool pairs_in_product_ = false;  // of the panels that lie inside its rows
+  bool pairs_in_product_ = false;  // for panels that are within its rows
   bool late_operands_ = false;
   int64_t q_stride_ = 0;
   FloatBuffer band_, rows_;
@@ -374,7 +376,7 @@ inline Scorer::AddedRows Scorer::Band(const Block& block, int64_t max_offset,
           .width = to - from};
 }
 
-// The panel of keys from p on, at positions from n on, with rows of both
+// The panel of keys starting at key p and position n, with the rows of both
 // tables.
 inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
                                          int64_t n, const float* panel,
@@ -382,7 +384,7 @@ inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
   const float* rows[kRows];
   bool inside = true;
   for (int64_t r = 0; r < kRowsI; ++r) {
-    // Rows that are padding repeat the last query.
+    // Padding rows repeat the last query.
     const int64_t query = std::min(r, block.count - 1);
     rows[r] =
         disentangled_->Row(block.first + query, block.position[query] - n);
@@ -406,7 +408,7 @@ inline void Scorer::MultiplyDisentangled(const Block& block, int64_t p,
            });
 }
 
-// What Scores adds in registers where positions are consecutive, key by key.
+// Adds key by key what Scores adds in registers for consecutive positions.
 inline void Scorer::AddScattered(const Block& block, int64_t r, Interval seen,
                                  float* s) {
   const Tokens& t = call_.Keys(block.b);
@@ -417,7 +419,7 @@ inline void Scorer::AddScattered(const Block& block, int64_t r, Interval seen,
       s[j] += row[PaddedEntry(tables_.q_table->map, m - t.Position(j))];
     }
   } else if (tables_.q_table_band) {
-    // A band for each stretch of the row's keys; it may carry the bias.
+    // A band for each run of the row's keys; it may include the bias.
     BiasTerm::ForRuns(m, t, seen, [&](int64_t j, int64_t end, int64_t offset) {
       const AddedRows band = Band(block, offset, offset - (end - 1 - j));
       for (; j < end; ++j, --offset) s[j] += *band.At(r, offset);
@@ -498,7 +500,7 @@ HWY_NOINLINE inline bool Scorer::FindPairRows(
     const Block& block, const float* (&rows)[kRows]) const {
   if (disentangled_ != nullptr) return false;
   for (int64_t r = 0; r < kRowsI; ++r) {
-    // Rows without a query need some row that exists.
+    // Padding rows repeat the last query, whose row exists.
     const int64_t i = block.first + std::min(r, block.count - 1);
     rows[r] = tables_.operand_bias->PairRow(block.b, block.h, i);
     if (rows[r] == nullptr) return false;
@@ -530,11 +532,11 @@ void Scorer::ScoresOf(const Block& block, const TileRows& look, int64_t tile,
   const bool with_bias =
       late_bias_ || (bias_in_product_ && !one_run);  // after the product
   const bool capped = call_.softcap > 0.0F;
-  // Panels from here on reach past the rows of a bias per pair.
+  // Panels from here on reach past the rows of a pair bias.
   const int64_t pairs_end = AlignDown(call_.sizes.k_len, kColsI);
   const bool with_operands = late_operands_ && !kPairs;
-  // The maximum of panels that every row sees whole is taken while they are in
-  // registers, unless something is added later.
+  // The maximum over panels that every row sees completely is taken while they
+  // are in registers, unless something is added later.
   const Interval whole{AlignUp(look.all.begin, kColsI),
                        AlignDown(look.all.end, kColsI)};
   const bool max_early = row_max != nullptr && !scattered && !with_key_table &&
@@ -553,7 +555,7 @@ void Scorer::ScoresOf(const Block& block, const TileRows& look, int64_t tile,
     const Store store{s + (p - tile), kLds};
     const bool with_max = max_early && p >= whole.begin && p < whole.end;
     float* panel_max = with_max ? max : nullptr;
-    // The position of the panel's first key, also where that is not seen.
+    // The position of the panel's first key, even if no row sees it.
     const int64_t n = t.Position(seen.begin) + (p - seen.begin);
     if (disentangled_ != nullptr) {
       MultiplyDisentangled(block, p, n, panel, store, panel_max);
@@ -601,7 +603,7 @@ void Scorer::ScoresOf(const Block& block, const TileRows& look, int64_t tile,
       row_max[r] = RowMax(row + keys.begin, keys.size());
       continue;
     }
-    // What lies before and behind the whole panels.
+    // The keys before and after the whole panels.
     row_max[r] =
         hn::GetLane(hn::MaxOfLanes(kDF, hn::Load(kDF, max + r * kLanesI)));
     if (keys.begin < whole.begin) {

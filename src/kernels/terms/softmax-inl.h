@@ -1,6 +1,6 @@
-// The softmax of all drivers, in the domain of exp2 and online: a row of scores
-// at a time becomes weights on a running integer reference, so that rescaling
-// what came before is exact. Compiled once per SIMD target.
+// The online softmax of all drivers, in the domain of exp2: rows of scores
+// become weights relative to a running integer reference, so that rescaling
+// earlier sums is exact. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_SOFTMAX_INL_H_
@@ -34,11 +34,10 @@ HWY_INLINE VF Exp2Fraction(VF f) {
   return hn::MulAdd(p, f, hn::Set(kDF, 1.0f));
 }
 
-// 2^(x - ref) for x <= ref, with `ref` an integer of at most 2^21. Below
-// ref - 100 the result is 2^-100: no weight at all next to a sum of at least
-// 1/2, and no denormal number, which would cost a hundred cycles each. That
-// holds for -inf too, so what is masked must be cleared by the caller. A NaN
-// stays a NaN.
+// 2^(x - ref) for x <= ref, with `ref` an integer of magnitude at most 2^21.
+// Below ref - 100 the result is 2^-100: negligible next to a sum of at least
+// 1/2, and not a denormal number, which would cost a hundred cycles. That
+// includes -inf, so callers must clear masked elements. NaN stays NaN.
 //
 // shift = 1.5 * 2^23 + 127 - ref: adding it to x rounds x to an integer n and
 // leaves n - ref + 127, the biased exponent, in the low bits of the sum.
@@ -46,7 +45,7 @@ struct Exp2Reference {
   explicit Exp2Reference(float ref)
       : shift(hn::Set(kDF, 12582912.0f + 127.0f - ref)),
         least(hn::Set(kDF, ref - 100.0f)) {}
-  // One for each lane.
+  // A reference per lane.
   explicit Exp2Reference(VF ref)
       : shift(hn::Sub(hn::Set(kDF, 12582912.0f + 127.0f), ref)),
         least(hn::Sub(ref, hn::Set(kDF, 100.0f))) {}
@@ -57,7 +56,7 @@ struct Exp2Reference {
 HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
   const hn::RebindToSigned<DF> di;
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
-  x = hn::Max(ref.least, x);  // the second operand if either is NaN
+  x = hn::Max(ref.least, x);  // returns the second operand if either is NaN
 #else
   x = hn::IfThenElse(hn::Lt(x, ref.least), ref.least, x);
 #endif
@@ -67,7 +66,7 @@ HWY_INLINE VF Exp2(VF x, const Exp2Reference& ref) {
   return hn::Mul(Exp2Fraction(f), power);
 }
 
-// The running softmax of one row: out = sum p v / sum with p = 2^(s - ref).
+// The running softmax of one row: out = (sum p v) / sum with p = 2^(s - ref).
 struct RowState {
   float ref = kMinusInf;  // an integer, or -inf before the first key
   float sum = 0.0F;
@@ -79,8 +78,8 @@ inline float PowerOfTwo(float n) {
   return std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// The natural logarithm of the sum of exponentials that a state stands for;
-// -inf for a row that sees nothing.
+// The natural logarithm of the sum of exponentials; -inf for a row that sees no
+// key.
 inline float LogSumExp(const RowState& state) {
   if (state.sum == 0.0F) return kMinusInf;
   return static_cast<float>((static_cast<double>(state.ref) +
@@ -88,14 +87,13 @@ inline float LogSumExp(const RowState& state) {
                             kLog2E);
 }
 
-// What weighted sums of a row are multiplied by at the end; 0 for a row that
-// sees nothing.
+// The final factor of a row's weighted sums; 0 for a row that sees no key.
 inline float InverseSum(const RowState& state) {
   return state.sum == 0.0F ? 0.0F : 1.0F / state.sum;
 }
 
-// Lets a logit join the softmax of a row without a value. Returns what sums
-// must be multiplied by: a power of two.
+// Adds a sink, a logit without a value, to the softmax of a row. Returns the
+// factor of earlier sums: a power of two.
 inline float JoinSink(double logit, RowState& state) {
   const float sink = static_cast<float>(logit * kLog2E);
   if (sink == kMinusInf) return 1.0F;
@@ -108,12 +106,12 @@ inline float JoinSink(double logit, RowState& state) {
   return rescale;
 }
 
-// The functions below read, and the last two write, whole vectors: up to a
+// The functions below read whole vectors, and the last two write them: up to a
 // vector past the end of a row.
 
 // The largest of s[0 .. n).
 inline float RowMax(const float* s, int64_t n) {
-  // Two chains: one would wait for itself.
+  // Two chains, to hide the latency of Max.
   VF max0 = hn::Set(kDF, kMinusInf), max1 = max0;
   int64_t j = 0;
   for (; j + 2 * kLanesI <= n; j += 2 * kLanesI) {
@@ -156,25 +154,25 @@ HWY_INLINE float Exp2Row(float* HWY_RESTRICT s, int64_t n,
   return hn::GetLane(hn::SumOfLanes(kDF, hn::Add(sum0, sum1)));
 }
 
-// Whether the exponential takes a reference: an integer of at most 2^21.
+// Whether Exp2 supports a reference: an integer of magnitude at most 2^21.
 constexpr float kLargestReference = 2097152.0F;
 HWY_INLINE bool IsUsual(float ref) {
   return std::abs(ref) <= kLargestReference;
 }
 
-// OnlineSoftmaxRow where the reference is another one.
+// OnlineSoftmaxRow for a reference that Exp2 does not support.
 inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,
                                             RowState& state) {
   if (max == kMinusInf) {
-    // No weight but that of a NaN, which may hide from the maximum.
+    // All weights are 0, except for NaN, which the maximum may have missed.
     for (int64_t j = 0; j < AlignUp(n, kLanesI); ++j) {
       s[j] = j >= n || s[j] == kMinusInf ? 0.0F : s[j];
       state.sum += s[j];
     }
     return 1.0F;
   }
-  // Scores are shifted to a reference of 0. An infinite or NaN maximum leaves
-  // nothing but NaN, on whatever reference.
+  // Scores are shifted to reference 0. If the maximum is infinite or NaN, the
+  // result is NaN for any reference.
   const bool finite = std::isfinite(max);
   const float ref = finite ? std::max(state.ref, std::ceil(max)) : 0.0F;
   const float rescale = state.ref == kMinusInf || state.ref == ref
@@ -186,10 +184,9 @@ inline HWY_NOINLINE float UnusualSoftmaxRow(float* s, int64_t n, float max,
   return rescale;
 }
 
-// Turns the scores s[0 .. n) of a row, of which `max` is the largest, into
-// weights p = 2^(s - ref), and updates its state. Returns what earlier sums
-// must be multiplied by: a power of two. Zeros follow the last weight up to a
-// whole vector.
+// Replaces the scores s[0 .. n) of a row, with maximum `max`, by weights
+// p = 2^(s - ref), and updates the row's state. Returns the factor of earlier
+// sums: a power of two. Zeros follow the last weight up to a whole vector.
 HWY_INLINE float OnlineSoftmaxRow(float* s, int64_t n, float max,
                                   RowState& state) {
   const float ref = std::max(state.ref, std::ceil(max));

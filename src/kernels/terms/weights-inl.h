@@ -1,5 +1,5 @@
-// Weights that a call returns, row by row, for all drivers. Compiled once per
-// SIMD target.
+// Stores the weights that a call returns, row by row, for all drivers. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_TERMS_WEIGHTS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_TERMS_WEIGHTS_INL_H_
@@ -15,10 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// to[key] = factor p for the keys `seen` of p, both indexed by key; `order`
-// tells where sorted keys lie in `to`, unless it is nullptr. What is hidden or
-// dropped has no weight and stays 0, whatever the factor. `to` may be p where
-// keys are in order.
+// to[key] = factor * p[key] for the keys `seen`; unless nullptr, `order` maps
+// sorted keys to columns of `to`. Hidden and dropped keys have weight 0, which
+// stays 0 for any factor. `to` may be p if keys are in order.
 inline void StoreWeightRow(const float* p, kernels::Interval seen, float factor,
                            const int64_t* order, float* to) {
   const auto scaled = [factor](float weight) {
