@@ -132,8 +132,8 @@ void RunDriver(const Plan& plan, const Rows& q, const Rows& k, const Rows& v,
 }
 
 // A tensor for the gradient of the pair bias, f32: uninitialised if every
-// element will be stored by exactly one task, else zeros, written by all threads
-// since page faults take most of the time.
+// element will be stored by exactly one task, else zeros, written by all
+// threads since page faults take most of the time.
 Tensor PairGrads(const Plan& plan) {
   const AttentionOptions& o = plan.options;
   const CallSizes& s = plan.sizes;
