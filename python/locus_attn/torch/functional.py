@@ -206,7 +206,8 @@ def attention(
         encoding = encoding.for_call(Call(*lengths, *seen, *tokens, prefix), q.shape[3])
     kind, params, native = kinds.resolve(encoding)
     present = [x for x in operands if x is not None]
-    plain = _plain(q, k, v, *params, *present)
+    direct = _skips_dispatch(q, k, v, *params, *present)
+    plain = direct and not _needs_graph(q, k, v, *params, *present)
     weights = None
     if plain or return_weights:
         with torch.no_grad():
@@ -224,7 +225,11 @@ def attention(
     _refuse_tangents(q, k, v, *params, *present)
     if native is not None:
         kind, _holder = kinds.hold(native)
-    out, lse = ops.attention_op(q, k, v, params, kind, *operands, *options)
+    if direct:
+        given = (q, k, v, kind, len(params), *params, *operands, *options)
+        out, lse = ops.Direct.apply(*given)
+    else:
+        out, lse = ops.attention_op(q, k, v, params, kind, *operands, *options)
     if weights is None:
         return (out, lse) if return_lse else out
     return (out, lse, weights) if return_lse else (out, weights)
@@ -395,23 +400,22 @@ def _integers(name: str, x: Tensor | Sequence[int] | None) -> Tensor | None:
     return x.to(torch.int64)
 
 
-def _plain(*tensors: Tensor) -> bool:
-    """Whether a direct call is what the operator would do.
+def _skips_dispatch(*tensors: Tensor) -> bool:
+    """Whether a direct call does what the operator would do: nothing needs the
+    dispatcher, and there are no tensor subclasses and no lazily negated views, which
+    it would handle."""
+    if ops.needs_dispatch():
+        return False
+    return all(
+        (type(x) is Tensor or type(x) is torch.nn.Parameter) and not x.is_neg()
+        for x in tensors
+    )
 
-    That is so if no gradient is asked for and nobody watches: no tracing, no
-    subclasses, no modes, no forward-mode or functorch transform.
-    """
-    if torch.compiler.is_compiling():
-        return False
-    if torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
-        return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    grad = torch.is_grad_enabled()
-    for x in tensors:
-        if type(x) is not Tensor and type(x) is not torch.nn.Parameter:
-            return False
-        # A view that stands for its negative is resolved by the dispatcher.
-        if (grad and x.requires_grad) or x.is_neg():
-            return False
-    return True
+
+def _needs_graph(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _plain(x: Tensor) -> bool:
+    """Whether a direct call without a graph is what the operator would do."""
+    return _skips_dispatch(x) and not _needs_graph(x)

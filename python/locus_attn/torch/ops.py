@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import locus_attn as locus
 
@@ -70,15 +71,8 @@ def _operands(operands) -> dict[str, Any]:
     return {name: raw_or_none(x) for name, x in zip(OPERANDS, operands, strict=True)}
 
 
-@torch.library.custom_op(
-    "locus::attention",
-    mutates_args=(),
-    device_types="cpu",
-    schema="(Tensor q, Tensor k, Tensor v, Tensor[] params, str kind, "
-    f"{_OPERANDS}, {_OPTIONS}) -> (Tensor, Tensor)",
-)
-def attention_op(q, k, v, params, kind, *rest):
-    """(out, lse) of `functional.attention`."""
+def attend(q, k, v, params, kind, *rest) -> tuple[Tensor, Tensor]:
+    """(out, lse) of `functional.attention`, without a graph."""
     operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
     encoding = kinds.build(kind, params)
     out, lse = locus.attention(
@@ -95,6 +89,16 @@ def attention_op(q, k, v, params, kind, *rest):
     return out.transpose(1, 2).contiguous().transpose(1, 2), lse
 
 
+attention_op = torch.library.custom_op(
+    "locus::attention",
+    attend,
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor q, Tensor k, Tensor v, Tensor[] params, str kind, "
+    f"{_OPERANDS}, {_OPTIONS}) -> (Tensor, Tensor)",
+)
+
+
 @attention_op.register_fake
 def _(q, k, v, params, kind, *rest):
     batch, heads, length, _ = q.shape
@@ -102,15 +106,7 @@ def _(q, k, v, params, kind, *rest):
     return out, q.new_empty(batch, heads, length, dtype=torch.float32)
 
 
-@torch.library.custom_op(
-    "locus::attention_backward",
-    mutates_args=(),
-    device_types="cpu",
-    schema="(Tensor d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, "
-    f"Tensor lse, Tensor[] params, str kind, {_OPERANDS}, bool pair_bias_grad, "
-    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor[], Tensor[])",
-)
-def attention_backward_op(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
+def pull_back(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
     """(d_q, d_k, d_v, d_params, d_operands) of sum(d_out * out) + sum(d_lse * lse).
 
     d_operands has one entry for each operand that is given, in order; that of
@@ -133,6 +129,17 @@ def attention_backward_op(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
         if x is not None
     ]
     return d_q, d_k, d_v, param_grads(kind, params, d_params), d_operands
+
+
+attention_backward_op = torch.library.custom_op(
+    "locus::attention_backward",
+    pull_back,
+    mutates_args=(),
+    device_types="cpu",
+    schema="(Tensor d_out, Tensor? d_lse, Tensor q, Tensor k, Tensor v, Tensor out, "
+    f"Tensor lse, Tensor[] params, str kind, {_OPERANDS}, bool pair_bias_grad, "
+    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor[], Tensor[])",
+)
 
 
 def param_grads(kind: str, params: list[Tensor], by_name: dict) -> list[Tensor]:
@@ -169,7 +176,17 @@ def _save_attention(ctx, inputs, output) -> None:
     ctx.plain_rest = [None if isinstance(x, Tensor) else x for x in rest]
 
 
-def _attention_grads(ctx, d_out: Tensor, d_lse: Tensor):
+def _attention_grads(ctx, d_out: Tensor | None, d_lse: Tensor | None):
+    # q, k, v, params and kind come before the operands.
+    wanted = ctx.needs_input_grad[5 : 5 + len(OPERANDS)]
+    d_q, d_k, d_v, d_params, others = _grads(
+        ctx, attention_backward_op, d_out, d_lse, wanted
+    )
+    return d_q, d_k, d_v, d_params, None, *others
+
+
+def _grads(ctx, backward, d_out, d_lse, wanted):
+    """(d_q, d_k, d_v, d_params, grads of operands and options) by `backward`."""
     q, k, v, out, lse, *saved = ctx.saved_tensors
     tensors, params = saved[: ctx.num_rest], saved[ctx.num_rest :]
     rest = [
@@ -177,10 +194,8 @@ def _attention_grads(ctx, d_out: Tensor, d_lse: Tensor):
         for t, plain in zip(tensors, ctx.plain_rest, strict=True)
     ]
     operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
-    # q, k, v, params and kind come before the operands.
-    wanted = ctx.needs_input_grad[5 : 5 + len(OPERANDS)]
     pair_bias_grad = wanted[OPERANDS.index("pair_bias")]
-    d_q, d_k, d_v, d_params, d_operands = attention_backward_op(
+    d_q, d_k, d_v, d_params, d_operands = backward(
         *(d_out, d_lse, q, k, v, out, lse, params, ctx.kind),
         *(*operands, pair_bias_grad, *options),
     )
@@ -192,10 +207,52 @@ def _attention_grads(ctx, d_out: Tensor, d_lse: Tensor):
     given = iter(d_operands)
     grads = [None if x is None else next(given) for x in operands]
     grads = [g if want else None for g, want in zip(grads, wanted, strict=True)]
-    return d_q, d_k, d_v, d_params, None, *grads, *([None] * len(options))
+    return d_q, d_k, d_v, d_params, [*grads, *([None] * len(options))]
 
 
 attention_op.register_autograd(_attention_grads, setup_context=_save_attention)
+
+
+def needs_dispatch() -> bool:
+    """Whether a call must go through the dispatcher: it is compiled or traced, or a
+    dispatch mode, a functorch transform or forward-mode AD is active."""
+    return bool(
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or forward_ad._current_level >= 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+class Direct(torch.autograd.Function):
+    """`attention_op` without the dispatcher: the same numbers, but dispatching an
+    operator with lists of tensors takes longer than the attention of 64 tokens.
+
+    apply(q, k, v, kind, number of params, *params, *operands, *options)
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, kind, num_params, *others):
+        params, rest = list(others[:num_params]), others[num_params:]
+        ctx.set_materialize_grads(False)
+        ctx.num_params = num_params
+        result = attend(q, k, v, params, kind, *rest)
+        _save_attention(ctx, (q, k, v, params, kind, *rest), result)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_out, d_lse):
+        if d_out is None:
+            if d_lse is None:
+                return (None,) * len(ctx.needs_input_grad)
+            d_out = torch.zeros_like(ctx.saved_tensors[3])
+        first = 5 + ctx.num_params
+        wanted = ctx.needs_input_grad[first : first + len(OPERANDS)]
+        backward = attention_backward_op if needs_dispatch() else pull_back
+        d_q, d_k, d_v, d_params, others = _grads(ctx, backward, d_out, d_lse, wanted)
+        return d_q, d_k, d_v, None, None, *d_params, *others
 
 
 def turn(x: Tensor, encoding: Any, positions: Tensor | None, inverse: bool) -> Tensor:
