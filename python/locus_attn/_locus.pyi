@@ -773,7 +773,7 @@ class KvCache:
         """
 
 @overload
-def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: Literal[False] = False, threads: int | None = None) -> _ArrayT:
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[False] = False, return_weights: Literal[False] = False, threads: int | None = None) -> _ArrayT:
     """
     Attends q [B, Hq, Lq, D], unrotated, over tokens in blocks that the caller owns: k_pages [blocks, Hkv, block_size, D] and v_pages [blocks, Hkv, block_size, Dv], of any strides, which are read where they lie.
 
@@ -781,10 +781,16 @@ def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any,
     """
 
 @overload
-def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[False] = False, return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
 
 @overload
-def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, return_lse: bool = False, threads: int | None = None) -> _ArrayT | tuple[_ArrayT, ...]: ...
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[True], return_weights: Literal[False] = False, threads: int | None = None) -> tuple[_ArrayT, _ArrayT]: ...
+
+@overload
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: Literal[True], return_weights: Literal[True], threads: int | None = None) -> tuple[_ArrayT, _ArrayT, _ArrayT]: ...
+
+@overload
+def decode_pages(q: _ArrayT, k_pages: _Array, v_pages: _Array, block_table: Any, lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, scale: float | None = None, window: int | tuple[int, int] | None = None, chunk: int | None = None, softcap: float | None = None, q_positions: Any | None = None, by_index: bool = False, mask: Any | None = None, prefix_lengths: Any | None = None, key_bias: Any | None = None, pair_bias: Any | None = None, sinks: Any | None = None, table_queries: Any | None = None, return_lse: bool = False, return_weights: bool = False, threads: int | None = None) -> _ArrayT | tuple[_ArrayT, ...]: ...
 
 class LayerPosition:
     """

@@ -85,17 +85,13 @@ nb::object DecodeOverPages(const Arguments& a) {
     lengths = Integers("lengths", a["lengths"], {{batch}});
   }
   const Encoding& position = EncodingOf(a["encoding"]);
-  Options options(a, q_in, q_in);
-  const bool return_lse = a.Flag("return_lse");
-  options.options.return_lse = return_lse;
+  const Options options(a, q_in, q_in);
   const AttentionResult result = Compute([&] {
     return DecodePages(
         q_in, {.k = k_in, .v = v_in, .block_table = table, .lengths = lengths},
         position, DecodeOptions::From(options.options));
   });
-  nb::object out = ToArray(result.out, q);
-  if (!return_lse) return out;
-  return nb::make_tuple(out, ToArray(result.lse, q));
+  return ResultOf(result, q);
 }
 
 // A copy: views of the cache would end with the next append. Integers as the
@@ -286,12 +282,14 @@ void BindKvCache(nb::module_& m) {
   BindReaders(type);
   Function(
       m,
-      "decode_pages(q: Any, k_pages: Any, v_pages: Any, block_table: Any, "
-      "lengths: Any, encoding: Encoding | None = None, *, causal: bool = True, "
-      "scale: float | None = None, window: int | tuple[int, int] | None = "
-      "None, softcap: float | None = None, q_positions: Any | None = None, "
-      "by_index: bool = False, return_lse: bool = False, threads: int | None = "
-      "None) -> Any",
+      std::string("decode_pages(q: Any, k_pages: Any, v_pages: Any, "
+                  "block_table: Any, lengths: Any, encoding: Encoding | None = "
+                  "None, *, causal: bool = True, ") +
+          kMaskKeywords +
+          "q_positions: Any | None = None, by_index: bool = False, " +
+          kOperandKeywords +
+          "return_lse: bool = False, return_weights: bool = False, threads: "
+          "int | None = None) -> Any",
       "Attends q [B, Hq, Lq, D], unrotated, over tokens in blocks that the "
       "caller owns: k_pages [blocks, Hkv, block_size, D] and v_pages [blocks, "
       "Hkv, block_size, Dv], of any strides, which are read where they lie.\n\n"

@@ -231,6 +231,47 @@ def test_pages_equal_the_cache(dtype, block_size):
     assert np.array_equal(locus.decode_pages(q, *views, table, lengths, rope), want)
 
 
+def test_pages_take_what_a_cache_takes():
+    """Whatever joins the scores of a cache joins those of pages, to the bit."""
+    n, block_size = 40, 8
+    q, k, v = normal(2, 4, 3, 16), normal(2, 2, n, 16), normal(2, 2, n, 16)
+    rope = locus.Rope(16, "halves")
+    cache = locus.KvCache(2, 16, batch=2, q_heads=4)
+    cache.append(k, v, rope)
+    table = np.arange(2 * n // block_size).reshape(2, -1)
+    pages = [
+        x.reshape(2, 2, -1, block_size, 16)
+        .transpose(0, 2, 1, 3, 4)
+        .reshape(-1, 2, block_size, 16)
+        for x in (cache.keys, cache.values)
+    ]
+    operands = {
+        "chunk": 16,
+        "prefix_lengths": [3, 40],
+        "mask": RNG.random((2, 1, 3, n)) < 0.8,
+        "key_bias": normal(1, 4, n),
+        "pair_bias": normal(2, 1, 3, n),
+        "sinks": normal(4),
+    }
+    every = {**operands, "return_lse": True, "return_weights": True}
+    for options in (*({name: x} for name, x in operands.items()), every):
+        got = locus.decode_pages(q, *pages, table, [n, n], rope, **options)
+        want = cache.decode(q, rope, **options)
+        plain = cache.decode(q, rope)
+        if options is not every:
+            got, want = (got,), (want,)
+        assert len(got) == len(want), options
+        assert all(map(np.array_equal, got, want)), options
+        assert not np.array_equal(want[0], plain), options
+    shaw = locus.Shaw(normal(9, 4), None)
+    r = normal(2, 4, 3, 4)
+    bare = locus.KvCache(2, 16, batch=2, q_heads=4)
+    bare.append(cache.keys, v)
+    want = bare.decode(q, shaw, table_queries=r)
+    got = locus.decode_pages(q, *pages, table, [n, n], shaw, table_queries=r)
+    assert np.array_equal(got, want)
+
+
 def test_pages_that_are_not_there():
     q, pages = normal(1, 2, 1, 16), normal(3, 2, 8, 16)
     for table, lengths, words in (
