@@ -452,6 +452,28 @@ class OffsetBias(Encoding):
 
     def __repr__(self) -> str: ...
 
+class Custom(Encoding):
+    """
+    A custom encoding, from functions of the offset m - n:
+
+        locus.Custom(lambda offsets: -np.abs(offsets) / 8)
+
+    Each function is called once per call, with every offset from the lowest to the highest that occurs, int64 [n], and returns one row per offset, as float32 or float64. That is O(N) rows, and attention stays fused. For PyTorch functions with trained parameters see locus.torch.RelativeBias.
+
+    terms: a function, taken as the bias; or a Terms (or a dict of its arguments) with everything that is not a function.
+    bias: returns B [heads, n].
+    q_table, k_table: return Tq, Tk [heads, n, D], whose dot products with queries and keys join the scores.
+    v_table: returns Tv [heads, n, Dv], which is added to the values.
+
+    The heads axis may be missing or 1: then all heads share the rows. In d_params of attention_backward, the name of a table has the gradient of what its function returned; the chain rule leads from there to the function's own parameters.
+    """
+
+    def __init__(self, terms: Terms | dict[str, Any] | Callable[[Any], Any] | None = None, *, bias: Callable[[Any], Any] | None = None, q_table: Callable[[Any], Any] | None = None, k_table: Callable[[Any], Any] | None = None, v_table: Callable[[Any], Any] | None = None) -> None: ...
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+    def __repr__(self) -> str: ...
+
 class EncodingInfo:
     """One row of encodings()."""
 

@@ -8,6 +8,7 @@ namespace locus::python {
 
 void BindEncodings(nanobind::module_& m);  // the classes
 void BindTerms(nanobind::module_& m);      // Terms, OffsetBias
+void BindCustom(nanobind::module_& m);     // Custom
 void BindList(nanobind::module_& m);       // encodings, check, explain
 void BindAttention(nanobind::module_& m);
 void BindRotary(nanobind::module_& m);

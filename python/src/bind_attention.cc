@@ -167,7 +167,9 @@ nb::object Backward(const Arguments& a) {
   const std::vector<Param> own = position.Params();
   for (size_t i = 0; i < grads.params.size(); ++i) {
     const Param& grad = grads.params[i];
-    params[grad.name.c_str()] = ToArray(grad.value.To(own[i].value.dtype()), q);
+    // Tables returned by the functions of a Custom are not parameters.
+    const DType dtype = i < own.size() ? own[i].value.dtype() : DType::kF64;
+    params[grad.name.c_str()] = ToArray(grad.value.To(dtype), q);
   }
   return nb::make_tuple(ToArray(grads.d_q, q), ToArray(grads.d_k, k),
                         ToArray(grads.d_v, v), params);

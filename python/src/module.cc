@@ -51,6 +51,7 @@ NB_MODULE(_locus, m) {
   locus::python::BindRawTensor(m);
   locus::python::BindEncodings(m);
   locus::python::BindTerms(m);
+  locus::python::BindCustom(m);
   locus::python::BindList(m);
   locus::python::BindAttention(m);
   locus::python::BindRotary(m);

@@ -587,6 +587,29 @@ def terms(r):
     return Case("Terms", call, [], keywords)
 
 
+def custom(r):
+    """An encoding from NumPy functions, with terms beside it or without."""
+    s = dataclasses.replace(sizes(r), dtype=np.float32)
+    widths = {"bias": None, "q_table": s.dim, "k_table": s.dim, "v_table": s.value_dim}
+    keywords = {
+        name: fuzz_own.guarded(fuzz_own.numpy_function(r, s.heads, width))
+        for name, width in widths.items()
+        if chance(r, 0.4)
+    }
+    if chance(r, 0.3):
+        keywords["terms"] = fuzz_own.terms(r, s.heads, s.dim, s.value_dim)
+    q, k, v = _q(r, s), _k(r, s), _v(r, s)
+    options = _options(r, s, ["causal", "window", "q_positions", "k_positions"])
+
+    def call(**keywords):
+        encoding = copy.deepcopy(locus.Custom(**keywords))
+        repr(encoding)
+        out, lse = locus.attention(q, k, v, encoding, return_lse=True, **options)
+        return locus.attention_backward(out, q, k, v, out, lse, encoding, **options)
+
+    return Case("Custom", call, [], keywords)
+
+
 def sinusoidal_keys(r):
     w_r = good_array(r, (2, 4, 6))
     call = locus.TransformerXL.sinusoidal_keys
@@ -666,16 +689,16 @@ def cache(r):
 
 def decode_pages(r):
     """Pages, a table and lengths that fit each other, or nearly."""
-    s = sizes(r)
     size, blocks = r.choice([1, 4, 16]), r.choice([1, 3, 9])
     per_sequence = r.choice([0, 1, 3])
+    s = dataclasses.replace(sizes(r), k_len=per_sequence * size)
     k = good_array(r, (blocks, s.kv_heads, size, s.dim))
     v = good_array(r, (blocks, s.kv_heads, size, s.value_dim))
     table = good_ints(r, (s.batch, per_sequence), 0, blocks)
     lengths = good_ints(r, (s.batch,), 0, per_sequence * size + 1)
-    names = ["causal", "scale", "window", "softcap", "q_positions", "threads"]
+    absent = ("k_positions", "key_lengths", "q_segments", "dropout")
     arguments = [_q(r, s), k, v, table, lengths, _rotary(r, s)]
-    options = _options(r, s, names)
+    options = _options(r, s, [n for n in ATTENTION if n not in absent])
     return Case("decode_pages", locus.decode_pages, arguments, options)
 
 
@@ -789,6 +812,7 @@ MAKERS = (
     *[rotate] * 2,
     *[rotate_with] * 2,
     *[terms] * 3,
+    *[custom] * 2,
     *[torch_attention] * 3,
     *[torch_relative] * 2,
     torch_rotate,
@@ -816,7 +840,7 @@ COVERED = {
     *CLASSES,
     *(m.__name__ for m in MAKERS if hasattr(locus, m.__name__)),
     *["KvCache", "EncodingInfo", "LayerPosition", "CheckReport", "Encoding"],
-    *["Property", "Terms", "encodings", "families"],
+    *["Property", "Terms", "Custom", "encodings", "families"],
 }
 
 

@@ -136,6 +136,30 @@ def function(r: random.Random, heads: int, width: int | None):
     return r.choice(wrong) if chance(r, 0.3) else right
 
 
+def numpy_function(r: random.Random, heads: int, width: int | None):
+    """The same for locus.Custom: arrays, with all heads, one, or none."""
+    shape = r.choice([(heads, 1), (1, 1), (1,)])
+    weight = good_array(r, shape if width is None else (*shape, width), np.float64)
+
+    def right(x):
+        return weight * np.sin(0.1 * (x if width is None else x[:, None]))
+
+    odd = odd_value(r)
+    wrong = (
+        lambda x: x,
+        lambda x: None,
+        lambda x: right(x)[..., :1],
+        lambda x: right(x).astype(np.float32),
+        lambda x: right(x) / 0,
+        lambda x: right(x).astype(complex),
+        lambda x: right(x)[None],
+        lambda x: right(x).T,
+        lambda x: right(x).tolist(),
+        lambda x: odd,
+    )
+    return r.choice(wrong) if chance(r, 0.3) else right
+
+
 def guarded(fn):
     """The same function; what it raises itself is a matter of its own."""
 
