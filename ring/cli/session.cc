@@ -19,8 +19,8 @@
 namespace locus::ring {
 namespace {
 
-// mpirun ends the job when the first rank fails, and drops output that others
-// have just written: ranks that do not report wait this long.
+// mpirun ends the job when the first rank exits with an error, and drops output
+// that others have just written: failing ranks wait this long before they end.
 constexpr unsigned kLastWordsSeconds = 1;
 
 int WorldRank() {

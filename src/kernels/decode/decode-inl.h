@@ -339,7 +339,8 @@ class ChunkJoin {
   void Row(int64_t b, int64_t kv, int64_t r, float* sum) const noexcept;
 
  private:
-  // Rescales the weights of row r from the references of their tiles.
+  // Rescales the weights of row r, which are relative to the references of
+  // their tiles, to the final one.
   void FinishWeights(int64_t b, int64_t r, const RowState& state,
                      float* weights) const;
 

@@ -37,7 +37,7 @@ struct Scratch {
   float* values = nullptr;     // [kKeysInL1][value_pad]
   float* queries = nullptr;    // [rows][dim_pad], rotated for the current span
   float* key_dots = nullptr;   // k_j.Tk[b]: [rows][kScoreStride]
-  float* table_row = nullptr;  // one row of a table, or of k_rows
+  float* table_row = nullptr;  // one row of a table or of extra_k
   float* extra_row = nullptr;
   float* sum = nullptr;          // sum of the chunks of a row: [value_pad]
   std::vector<RowState> states;  // of the rows

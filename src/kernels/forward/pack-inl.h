@@ -135,8 +135,7 @@ struct PackedTables : OperandTerms {
   int64_t cols = 0;        // padded keys
   int64_t value_cols = 0;  // value_dim, padded
   int64_t group = 1;       // query heads per key head
-  int64_t key_copies =
-      1;  // copies of each key: `group` if k_rows differ by head
+  int64_t key_copies = 1;  // of each key: group if k_rows differ by head
   std::shared_ptr<PackedTable> q_table;
   bool q_table_band = false;  // too wide to multiply whole: per tile instead
   std::shared_ptr<const BiasTerm> bias;
@@ -237,9 +236,9 @@ inline PackedTables::PackedTables(const Call& c)
   value_cols = PaddedCols(s.value_dim);
   if (terms.q_table) {
     q_table = std::make_shared<PackedTable>(*terms.q_table, call.shape);
-    // The product of a row and the whole table costs width * D; that with a
-    // band per tile is as wide as the keys the row sees. The first is faster up
-    // to about half as many entries as keys, bookkeeping included.
+    // Multiplying a row by the whole table costs width * D; a band per tile is
+    // only as wide as the keys that the row sees. Bookkeeping included, the
+    // whole table is faster up to about half as many entries as keys.
     q_table_band =
         q_table->map.width() > 64 && 2 * q_table->map.width() > s.k_len;
   }
@@ -296,8 +295,7 @@ inline void Packed::PackValues() {
     // Used only for rows that must be rotated, converted or padded.
     float* padded = Scratch(worker);
     std::fill_n(padded, value_cols, 0.0F);
-    VF sum0 = hn::Zero(kDF),
-       sum1 = sum0;  // x * 0 is 0 if x is finite, else NaN
+    VF sum0 = hn::Zero(kDF), sum1 = sum0;  // x * 0 is 0, or NaN
     for (int64_t j = begin; j < end; ++j) {
       const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
       const float* row = value_cols == s.value_dim && !call.terms.rotate_values

@@ -72,7 +72,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     return in.k + std::min(j, s.k_len - 1) * call.call.k.row_stride();
   };
   if constexpr (kR == 1) {
-    // Storing and reloading a whole vector forwards without a stall.
+    // A stored whole vector can be reloaded without a store-forwarding stall.
     VF dots = hn::Zero(kDF);
     for (int64_t j = 0; j < s.k_len; ++j) {
       const auto here =

@@ -111,8 +111,8 @@ struct Scratch {
         values(keys + AlignUp(s.k_len, kColsI) * depth),
         end(AlignUp(values + s.k_len * AlignUp(s.value_dim, kLanesI), 16)) {}
   // First the queries [kRows], at offset 0; then rows of keys [kLanes], scores
-  // [kRows] and outputs [kRows], all kStride apart; keys [Lk /
-  // kCols][D][kCols]; values [Lk][Dv], padded.
+  // [kRows] and outputs [kRows], all kStride apart; then keys
+  // [Lk / kCols][D][kCols], and values [Lk][Dv], padded.
   int64_t rows, scores, out, keys, values, end;
 };
 

@@ -179,8 +179,8 @@ HWY_INLINE void CopyRow(const float* HWY_RESTRICT from, int64_t count,
 }
 
 // Replaces the scores of `count` rows by weights: row r sees keys seen[r], and
-// other keys of `any`, the union, get weight 0. kAlike: every row sees all of
-// `any`, and `seen` is not read.
+// other keys of `any`, which contains those of all rows, get weight 0. kAlike:
+// every row sees all of `any`, and `seen` is not read.
 template <bool kAlike>
 inline void SoftmaxRows(float* scores, const kernels::Interval* seen,
                         kernels::Interval any, int64_t count,

@@ -1,6 +1,6 @@
 // Promotes storage types (float, bf16, f16, int8) to vectors of float32, and
-// demotes them to the first three: rounds to nearest, ties to even; preserves
-// infinities and NaNs. Compiled once per SIMD target.
+// demotes them to the first three: rounds to nearest, ties to even; infinities
+// remain infinite, and NaN remains NaN. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_
 #undef LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_
