@@ -131,7 +131,7 @@ std::string JsonText(const Json& json) {
 }
 
 int TerminalWidth() {
-  // Narrower than this, no table can be read.
+  // Tables are unreadable below this width.
   constexpr int kLeast = 40, kUsual = 100;
   if (const char* columns = std::getenv("COLUMNS")) {
     const int given = std::atoi(columns);

@@ -1,6 +1,6 @@
-// locus bench: how fast attention is with each encoding, and how much memory it
-// needs, against this machine's own limits and against plain attention. Here
-// are its options; bench_run.cc measures.
+// locus bench: the speed and memory of attention with each encoding, compared
+// with the limits of this machine and with plain attention. This file has the
+// options; bench_run.cc measures.
 #include "cli/bench.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 namespace locus::cli {
 namespace {
 
-// As they come from the command line.
+// The command-line arguments as text.
 struct BenchArgs {
   std::vector<std::string> encodings = {};
   std::vector<std::string> operands = {};
@@ -29,8 +29,8 @@ struct BenchArgs {
   std::string length = "0";
   std::string dim = "0";
   std::string threads = "0";
-  std::string simd = {};     // the best
-  std::string repeats = {};  // as many as each kind of case needs
+  std::string simd = {};     // empty: the best
+  std::string repeats = {};  // empty: as many as each section needs
   bool attention = false;
   bool memory = false;
   bool growth = false;
@@ -41,7 +41,7 @@ struct BenchArgs {
   bool json = false;
 };
 
-// "none" first, "all" spelled out, each once.
+// "none" first, "all" expanded, without repeats.
 std::vector<std::string> EncodingNames(const std::vector<std::string>& wished) {
   std::vector<std::string> names = {"none"};
   const auto add = [&](std::string_view name) {
@@ -57,7 +57,7 @@ std::vector<std::string> EncodingNames(const std::vector<std::string>& wished) {
   return names;
 }
 
-// "all" spelled out, each once.
+// "all" expanded, without repeats.
 std::vector<std::string> OperandNames(const std::vector<std::string>& wished) {
   std::vector<std::string> names;
   const auto add = [&](std::string_view name) {
@@ -74,11 +74,11 @@ std::vector<std::string> OperandNames(const std::vector<std::string>& wished) {
 }
 
 BenchPlan PlanOf(const BenchArgs& args) {
-  // Longer calls take hours, and their reference tables do not fit a machine.
+  // Longer calls take hours, and their reference tables do not fit in memory.
   constexpr int64_t kMostLength = int64_t{1} << 20;
   BenchPlan plan;
-  // One encoding a kind of term; decoding, where all are bound by memory, is
-  // shown by fewer.
+  // One encoding per kind of term; fewer for decoding, which is always limited
+  // by memory.
   const auto or_usual = [&](const std::vector<std::string>& usual) {
     return EncodingNames(args.encodings.empty() ? usual : args.encodings);
   };
@@ -86,7 +86,7 @@ BenchPlan PlanOf(const BenchArgs& args) {
                              "transformer-xl", "tupe", "deberta"});
   plan.decoded = or_usual({"alibi", "rope"});
   plan.operands = OperandNames(args.operands);
-  // Operands alone, unless encodings are asked for as well.
+  // Only operands, unless encodings are requested as well.
   if (!plan.operands.empty() && args.encodings.empty()) {
     plan.encodings = {"none"};
   }
@@ -130,7 +130,7 @@ BenchPlan PlanOf(const BenchArgs& args) {
 
 int Bench(const BenchArgs& args) {
   const BenchPlan plan = PlanOf(args);
-  // Not only after minutes of measuring.
+  // Checked now rather than after minutes of measuring.
   for (const std::string& path : {args.chart, args.save}) {
     if (!path.empty()) CheckOutput(path);
   }
@@ -150,7 +150,7 @@ int Bench(const BenchArgs& args) {
   } catch (const Interrupted&) {
     return interrupted();
   } catch (const Error&) {
-    // A child that was told to stop ends in an error, too.
+    // A child that was told to stop also ends with an error.
     if (Progress::WasInterrupted()) return interrupted();
     throw;
   }

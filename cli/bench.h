@@ -1,5 +1,5 @@
-// What the parts of `locus bench` share: the wishes, the rows, and how they are
-// told.
+// Shared declarations of `locus bench`: the plan, the results, and their
+// output.
 #ifndef LOCUS_CLI_BENCH_H_
 #define LOCUS_CLI_BENCH_H_
 
@@ -16,20 +16,21 @@
 
 namespace locus::cli {
 
-// What a section measures unless told otherwise: attention of a length that
-// takes a second or two per encoding, memory of one where N x N would show.
+// Default sizes of sections: attention at a length that takes a second or two
+// per encoding, and memory at a length where an N x N matrix would show.
 inline constexpr int64_t kSpeedLength = 2048, kLongLength = 16384;
-// A token of a long conversation, and a prompt, on the heads of a large model.
+// A token of a long conversation, and a prompt, with the heads of a large
+// model.
 inline constexpr int64_t kDecodeLength = 8192, kRotateLength = 4096;
 inline constexpr int kSpeedRepeats = 3, kGrowthRepeats = 2;
 
 enum class Masks : uint8_t { kFull, kCausal, kBoth };
 
-// What is wanted. A size or repeats of 0: what is usual for the section.
+// The request. A size or number of repeats of 0 means the section's default.
 struct BenchPlan {
   std::vector<std::string> encodings = {};  // "none" first
-  std::vector<std::string> operands = {};   // beside plain attention
-  std::optional<DType> dtype = {};          // empty: f32; streams: each in turn
+  std::vector<std::string> operands = {};   // in addition to plain attention
+  std::optional<DType> dtype = {};          // empty: f32, or all in streams
   Masks masks = Masks::kBoth;
   int64_t heads = 0;
   int64_t length = 0;
@@ -41,9 +42,9 @@ struct BenchPlan {
   bool growth = false;
   bool decode = false;
   bool rotation = false;
-  std::vector<std::string> decoded = {};  // encodings of decode, "none" first
+  std::vector<std::string> decoded = {};  // encodings for decode, "none" first
 
-  // The calls of a section that is usually measured at `usual_length`: each
+  // The calls of a section whose default length is `usual_length`: each
   // encoding, then each operand.
   std::vector<bench::CallSpec> Specs(bool causal, int64_t usual_length) const;
   bench::CallSpec Spec(const std::string& encoding, bool causal,
@@ -62,16 +63,16 @@ struct BenchResults {
   std::vector<bench::StreamRow> rotation = {};
 };
 
-// Measures; with `tell` prints each row as it comes. Throws Interrupted (see
-// bench_progress.h) if the user wants no more.
+// Measures the plan, printing each row as it is measured if `tell`. Throws
+// Interrupted (see bench_progress.h) if the user asks to stop.
 BenchResults RunBench(const BenchPlan& plan, bool tell);
 
-// ---------------------------------------------------------------- telling
+// ----------------------------------------------------------------- output
 
 std::string HeaderText(const BenchPlan& plan, const MachineLimits& machine);
 
-// A table is a title, a row at a time as it is measured, and a sentence that
-// says what the table means.
+// A table is a title, rows that are printed as they are measured, and a
+// sentence that says what the table means.
 std::string SpeedTitle(const BenchPlan& plan);
 std::string RowText(const bench::SpeedRow& row);
 std::string Meaning(const std::vector<bench::SpeedRow>& rows);
@@ -88,10 +89,10 @@ std::string StreamTitle(const BenchPlan& plan, bench::Stream stream);
 std::string RowText(const bench::StreamRow& row);
 std::string Meaning(const std::vector<bench::StreamRow>& rows);
 
-// A section that was not measured is null.
+// Sections that were not measured are null.
 Json ResultsJson(const BenchPlan& plan, const BenchResults& results);
 
-// Bars of the fraction of the multiply-add rate, into a .png or .svg file.
+// A bar chart of fractions of the multiply-add rate, as a .png or .svg file.
 void DrawSpeeds(const BenchPlan& plan, const std::vector<bench::SpeedRow>& rows,
                 const std::string& path);
 // Throws Error unless `path` ends in .png or .svg.

@@ -1,5 +1,5 @@
-// The chart of `locus bench`: one panel a direction, a group of bars an
-// encoding, a dashed line where plain attention stands.
+// The chart of `locus bench`: one panel per direction, one group of bars per
+// encoding, and a dashed line for plain attention.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using bench::Direction;
 using bench::SpeedRow;
 
-// Of bars and of the line of plain attention over them; told apart in grey too.
+// Colours of bars and of the line for plain attention; distinguishable in grey.
 struct Ink {
   bool causal;
   const char* name;
@@ -41,15 +41,15 @@ std::vector<SpeedRow> Select(const std::vector<SpeedRow>& rows,
   return chosen;
 }
 
-// One data block and one plot. Bar `b` of `bars` of encoding n stands around
-// x = n; whiskers are the least and the most of the runs.
+// One data block and one plot. Bar `b` of `bars` of encoding n is near x = n;
+// whiskers are the minimum and maximum of the runs.
 std::string Panel(const std::vector<SpeedRow>& rows, Direction direction) {
   std::string data, plot, tics;
   std::vector<const Ink*> inks;
   for (const Ink& ink : kInks) {
     if (!Select(rows, direction, ink.causal).empty()) inks.push_back(&ink);
   }
-  constexpr double kGroup = 0.76;  // of the room between two encodings
+  constexpr double kGroup = 0.76;  // of the space between two encodings
   const double width = kGroup / static_cast<double>(inks.size());
   size_t count = 0;
   for (size_t b = 0; b < inks.size(); ++b) {
@@ -91,7 +91,7 @@ std::string Panel(const std::vector<SpeedRow>& rows, Direction direction) {
 std::string Script(const BenchPlan& plan, const std::vector<SpeedRow>& rows,
                    const std::string& terminal, const std::string& path) {
   const bench::CallSpec& spec = rows.front().spec;
-  // Above 1 only if the limit was measured in a bad moment; show it then.
+  // Above 1 only if the limit was measured at a bad moment; shown in that case.
   double highest = 1.0;
   for (const SpeedRow& row : rows) {
     highest = std::max(highest, row.of_peak.high * 1.05);

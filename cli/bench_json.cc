@@ -1,4 +1,4 @@
-// The results of `locus bench` for programs.
+// The results of `locus bench` as JSON.
 #include "cli/bench.h"
 #include "locus/simd.h"
 #include "locus/version.h"

@@ -20,7 +20,7 @@ Progress::Progress(int steps)
   interrupted = 0;
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
-  // Once only; and calls that wait (for a child) are to return.
+  // Only once; and blocking calls (waiting for a child) should return.
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, &before_);
 }

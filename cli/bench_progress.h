@@ -1,5 +1,4 @@
-// What is going on, told on standard error while that is a terminal; and the
-// wish to stop.
+// Progress on standard error if it is a terminal, and requests to stop.
 #ifndef LOCUS_CLI_BENCH_PROGRESS_H_
 #define LOCUS_CLI_BENCH_PROGRESS_H_
 
@@ -8,22 +7,22 @@
 
 namespace locus::cli {
 
-// Thrown where a measurement may stop; nothing is half-written then.
+// Thrown where a measurement may stop; nothing is half-written at that point.
 struct Interrupted {};
 
-// While one lives, the first Ctrl-C is a wish, heard between two runs; the
-// second ends the program at once.
+// During its lifetime, the first Ctrl-C is a request that is checked between
+// two runs; the second ends the program at once.
 class Progress {
  public:
-  // `steps`: how many times Show will be called, roughly.
+  // `steps`: roughly how many times Show will be called.
   explicit Progress(int steps);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Tells what begins now; throws Interrupted if that is not wanted.
+  // Shows what begins now; throws Interrupted on a request to stop.
   void Show(const std::string& what);
-  // Takes the line away, before something is printed.
+  // Removes the line before something is printed.
   void Clear();
   static bool WasInterrupted();
   static void Check();  // throws Interrupted

@@ -1,4 +1,4 @@
-// Measures what `locus bench` plans, section by section.
+// Measures the plan of `locus bench`, section by section.
 #include <fmt/format.h>
 
 #include <utility>
@@ -15,7 +15,7 @@ using bench::Direction;
 
 constexpr Direction kDirections[] = {Direction::kForward, Direction::kBackward};
 
-// The masks of a section; memory and growth take one unless told otherwise.
+// The masks of a section; by default, memory and growth use only one.
 std::vector<bool> CausalOrNot(Masks masks, bool both) {
   switch (masks) {
     case Masks::kFull:
@@ -33,14 +33,14 @@ std::string What(const CallSpec& spec, Direction direction) {
                      spec.causal ? "causal" : "full");
 }
 
-// Measures what is planned, telling each row as it comes if `tell`.
+// Measures the plan, printing each row as it is measured if `tell`.
 class Runner {
  public:
   Runner(const BenchPlan& plan, bool tell)
       : plan_(plan), tell_(tell), progress_(Steps(plan)) {}
 
   BenchResults Run() {
-    // Children first: they must be born before threads are.
+    // Children come first: they must be forked before threads are started.
     progress_.Show("this machine");
     MeasureLimits();
     Print(HeaderText(plan_, results_.machine));
@@ -86,7 +86,8 @@ class Runner {
                         .update_gb_per_s = found[3]};
   }
 
-  // Calls measure(spec, direction) for every row of a section in children.
+  // Calls measure(spec, direction) for every row of a section measured in
+  // children.
   template <typename Measure>
   void EachLong(const char* what, const Measure& measure) {
     for (const Direction direction : kDirections) {
@@ -175,7 +176,7 @@ class Runner {
     Print(Meaning(results_.rotation));
   }
 
-  // One row of decode or rotation.
+  // Measures one row of decode or rotation.
   void Streamed(bench::StreamCase* plain, bench::StreamCase& with,
                 std::vector<bench::StreamRow>& rows) {
     const bench::StreamSpec& spec = with.spec();
@@ -236,7 +237,7 @@ bench::StreamSpec BenchPlan::StreamOf(bench::Stream stream) const {
                                                    : kRotateLength;
   if (dim > 0) spec.dim = dim;
   if (heads > 0) {
-    // Four query heads share a head of keys, where that divides.
+    // Four query heads share a key head, if that divides.
     spec.q_heads = heads;
     spec.kv_heads = heads % 4 == 0 ? heads / 4 : heads;
   }

@@ -1,4 +1,4 @@
-// The tables of `locus bench`, and what they mean in words.
+// The tables of `locus bench`, and sentences about their meaning.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@ using bench::SpeedRow;
 using bench::Spread;
 using bench::StreamRow;
 
-// Five columns: "0.853", "12.35", and as many digits as there are from 1000 on.
+// Five columns: "0.853", "12.35", and all digits from 1000 on.
 std::string Five(double x) {
   const int digits = x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
   return fmt::format("{:.{}f}", x, digits);
@@ -60,7 +60,7 @@ std::string Megabytes(double bytes) {
   return fmt::format("{:.1f}", bytes / 1e6);
 }
 
-// "12.3 x", or "-" where the shorter call needed nothing.
+// "12.3 x", or "-" if the shorter call needed nothing.
 std::string Ratio(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:.2f} x", ratio) : "-";
 }
@@ -93,8 +93,8 @@ std::string RowText(const SpeedRow& row) {
 }
 
 std::string Meaning(const std::vector<SpeedRow>& rows) {
-  // Nothing is cheaper than this of plain: 3 % is what two runs of plain
-  // attention itself may differ by on a busy machine.
+  // Encodings above this share of plain are free: two runs of plain attention
+  // itself may differ by 3 % on a busy machine.
   constexpr double kFree = 0.97;
   std::vector<std::string> names;  // in order
   std::set<std::string> costly;

@@ -1,4 +1,4 @@
-// locus check ENCODING...: properties, each a number and a verdict.
+// locus check ENCODING...: properties, each with a number and a verdict.
 #include "locus/check.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ std::string NumberText(double value) {
 std::string ReportText(const EncodingInfo& info, const CheckReport& report) {
   std::string text =
       fmt::format("{}: {}\n{}\n\n", info.name, info.title, info.formula);
-  // Widths of property, verdict and number; the finding has the rest.
+  // Widths of property, verdict and number; the finding gets the rest.
   constexpr size_t kName = 16, kVerdict = 14, kNumber = 8, kGap = 2;
   constexpr size_t kLeft = kName + kVerdict + kNumber + 3 * kGap;
   const size_t width = static_cast<size_t>(TerminalWidth());
@@ -59,8 +59,8 @@ std::string ReportText(const EncodingInfo& info, const CheckReport& report) {
   return text;
 }
 
-// What the number of each property is; more than one thing where encodings of
-// the input are measured otherwise.
+// The meaning of each property's number; several if encodings of the input are
+// measured differently.
 std::string Measures(const std::vector<CheckReport>& reports) {
   std::string text;
   for (size_t row = 0; row < reports[0].properties.size(); ++row) {
@@ -81,7 +81,7 @@ std::string Measures(const std::vector<CheckReport>& reports) {
   return text;
 }
 
-// Several encodings side by side: a row for each property, verdict and number.
+// Several encodings side by side: a row per property, with verdict and number.
 std::string TableText(const std::vector<Chosen>& all,
                       const std::vector<CheckReport>& reports) {
   constexpr size_t kGap = 2, kName = 16;
@@ -129,7 +129,7 @@ std::string CsvText(const std::vector<Chosen>& all,
   return text;
 }
 
-// What was required of one encoding, as text and JSON; whether it is met.
+// The requirements for one encoding, as text and JSON; whether they are met.
 struct Judgement {
   std::string text = {};
   Json json = Json::array();

@@ -1,4 +1,4 @@
-// locus compare, locus ring: handed over to their own programs.
+// locus compare, locus ring: replaced by separate programs.
 #include "cli/companion.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 struct Companion {
   const char* name;
   const char* help;
-  const char* option;  // of CMake, that builds it
+  const char* option;  // CMake option that builds it
 };
 
 constexpr std::array kCompanions = {

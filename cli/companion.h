@@ -1,5 +1,5 @@
-// Commands that live in programs of their own, so that `locus list` loads
-// neither libtorch nor MPI: `locus compare` is locus-compare, `locus ring` is
+// Commands that are separate programs, so that `locus list` loads neither
+// libtorch nor MPI: `locus compare` is locus-compare, `locus ring` is
 // locus-ring, in the folder of `locus` itself.
 #ifndef LOCUS_CLI_COMPANION_H_
 #define LOCUS_CLI_COMPANION_H_
@@ -11,8 +11,8 @@ namespace locus::cli {
 // Lists the companions in the help of the tool.
 void AddCompanions(CLI::App& app);
 
-// Becomes the companion that argv[1] names, with the arguments after it; comes
-// back if it names none. Throws Error if the program is not there.
+// Executes the companion that argv[1] names, with the arguments after it;
+// returns if it names none. Throws Error if the program does not exist.
 void BecomeCompanion(int argc, char** argv);
 
 }  // namespace locus::cli

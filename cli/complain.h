@@ -1,4 +1,4 @@
-// What the tools say when something is wrong.
+// Error messages of the tools.
 #ifndef LOCUS_CLI_COMPLAIN_H_
 #define LOCUS_CLI_COMPLAIN_H_
 
@@ -6,8 +6,8 @@
 
 namespace locus::cli {
 
-// "locus: ..." on standard error: one line without control characters, by one
-// write, so that lines of several processes do not mix.
+// Prints "locus: ..." on standard error: one line without control characters,
+// in a single write, so that lines of several processes do not mix.
 void Complain(const std::string& message);
 
 }  // namespace locus::cli

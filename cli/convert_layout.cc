@@ -1,4 +1,5 @@
-// locus convert-layout IN OUT: q and k weights for the other pair layout.
+// locus convert-layout IN OUT: converts q and k weights to the other pair
+// layout.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -10,7 +10,7 @@
 
 namespace locus::cli {
 
-// Quoted where a comma, a quote or a line break asks for it.
+// Quoted if it has a comma, a quote or a line break.
 inline std::string CsvCell(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
     return std::string(text);
@@ -23,7 +23,7 @@ inline std::string CsvCell(std::string_view text) {
   return quoted + "\"";
 }
 
-// As many digits as a float32 has; empty if it is not finite.
+// With the digits of a float32; empty if it is not finite.
 inline std::string CsvCell(double value) {
   if (!std::isfinite(value)) return "";
   char text[32];

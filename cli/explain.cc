@@ -48,7 +48,7 @@ int Run(const Args& args) {
   ReadOptions options;
   options.lenient = args.lenient;
   options.part = args.part;
-  // Configs of more layers are refused anyway.
+  // Configs with more layers are rejected anyway.
   options.layer =
       args.layer.empty() ? -1 : ReadNumber("--layer", args.layer, 0, 4095);
   const Explained first =

@@ -1,4 +1,4 @@
-// What a model's config says about positions, as text.
+// A model's use of positions according to its config, as text.
 #ifndef LOCUS_CLI_EXPLAIN_H_
 #define LOCUS_CLI_EXPLAIN_H_
 
@@ -11,7 +11,7 @@
 namespace locus::cli {
 
 std::string ExplainText(const Explained& explained, int width);
-// Wavelengths of the pairs on a logarithmic scale, against the lengths.
+// Wavelengths of the pairs on a logarithmic scale, compared with the lengths.
 std::string WavelengthPicture(const models::LayerPosition& position, int width);
 
 }  // namespace locus::cli

@@ -62,7 +62,7 @@ std::string WaveWords(const LayerPosition& p) {
 std::string ScaleWords(const LayerPosition& p) {
   const double width = 1.0 / (p.scale * p.scale);
   const auto head = static_cast<double>(p.head_dim);
-  // Rounded twice on the way there and back.
+  // Both conversions round.
   if (std::abs(width - head) <= 1e-12 * head) {
     return fmt::format("{:.7g} = 1/sqrt({})", p.scale, p.head_dim);
   }
@@ -134,7 +134,7 @@ std::vector<std::string> Components(const std::string& name) {
   return parts;
 }
 
-// Two names as one, if they differ in numbers alone: N for those that do.
+// Merges two names that differ only in numbers, writing N for those that do.
 std::optional<std::string> CommonName(const std::string& a,
                                       const std::string& b) {
   auto parts = Components(a);
@@ -153,7 +153,7 @@ std::optional<std::string> CommonName(const std::string& a,
   return fmt::format("{}", fmt::join(parts, "."));
 }
 
-// The JSON of a group without the names of its tensors, and those names.
+// The JSON of a group without the names of its tensors, and these names.
 struct Nameless {
   Json json;
   std::vector<std::string> names = {};
@@ -166,8 +166,8 @@ struct Nameless {
       }
     }
   }
-  // Takes in the names of a group of the same JSON, if only numbers in them
-  // differ.
+  // Merges the names of a group with the same JSON, if they differ only in
+  // numbers.
   bool Absorb(const std::vector<std::string>& others) {
     if (names.size() != others.size()) return false;
     std::vector<std::string> common;
@@ -181,7 +181,7 @@ struct Nameless {
   }
 };
 
-// Groups that differ in the numbers of their tensors' names alone, as one.
+// Merges groups that differ only in the numbers in their tensors' names.
 std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
   std::vector<LayerGroup> merged;
   std::vector<Nameless> known;
@@ -216,7 +216,7 @@ std::vector<LayerGroup> Alike(const std::vector<LayerGroup>& groups) {
 std::string WavelengthPicture(const LayerPosition& p, int width) {
   if (!p.rotary || p.trained_length < 2) return "";
   const auto& theta = p.rotary->theta;
-  // At most sixteen pairs, the first and the last among them.
+  // At most sixteen pairs, including the first and the last.
   constexpr size_t kRows = 16;
   const size_t rows = std::min(kRows, theta.size());
   const double trained = static_cast<double>(p.trained_length);

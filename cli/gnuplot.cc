@@ -31,7 +31,7 @@ File TemporaryFile() {
   return file;
 }
 
-// The first line of a file that says something.
+// The first nonempty line of a file.
 std::string FirstLine(FILE* file) {
   std::rewind(file);
   char buffer[512];
@@ -50,7 +50,7 @@ void RunGnuplot(const std::string& path,
                 const std::function<std::string(const std::string&)>& script) {
   const CleanInterrupts interrupts;
   OutputFile file(path);
-  // Files rather than pipes: neither side can block the other.
+  // Files rather than pipes, so that neither side can block the other.
   const File input = TemporaryFile();
   const File messages = TemporaryFile();
   const std::string text = script(file.beside());

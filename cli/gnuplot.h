@@ -1,4 +1,4 @@
-// Runs gnuplot and keeps what it wrote only if all went well.
+// Runs gnuplot, and keeps its output only on success.
 #ifndef LOCUS_CLI_GNUPLOT_H_
 #define LOCUS_CLI_GNUPLOT_H_
 
@@ -7,8 +7,8 @@
 
 namespace locus::cli {
 
-// Pipes script(beside) to gnuplot, where `beside` is the unfinished output
-// `path` of locus/files.h, and finishes it. Throws Error otherwise.
+// Passes script(beside) to gnuplot, where `beside` is the unfinished output for
+// `path` (locus/files.h), and finishes it. Throws Error on failure.
 void RunGnuplot(const std::string& path,
                 const std::function<std::string(const std::string&)>& script);
 

@@ -1,5 +1,5 @@
-// A handler may do next to nothing, so it only passes the signal's number
-// through a pipe to a thread that may do everything.
+// A signal handler may do very little, so it only passes the number of the
+// signal through a pipe to a thread, which may do anything.
 #include "cli/interrupts.h"
 
 #include <fcntl.h>
@@ -17,13 +17,13 @@ namespace {
 
 constexpr unsigned char kStop = 0;  // no signal has this number
 
-// Of the one object that lives.
+// Of the single instance.
 int pipe_ends[2] = {-1, -1};
 
 void Tell(unsigned char what) {
   const int before = errno;
   const ssize_t written = write(pipe_ends[1], &what, 1);
-  static_cast<void>(written);  // the pipe is empty: there is room
+  static_cast<void>(written);  // the pipe is empty, so there is space
   errno = before;
 }
 

@@ -8,9 +8,8 @@
 
 namespace locus::cli {
 
-// While one lives, SIGINT, SIGTERM and SIGHUP first remove what is
-// half-written, then end the tool as they would have. A signal that is ignored
-// stays ignored.
+// During its lifetime, SIGINT, SIGTERM and SIGHUP first remove unfinished
+// files, then end the tool as usual. Ignored signals remain ignored.
 class CleanInterrupts {
  public:
   CleanInterrupts();

@@ -10,8 +10,8 @@
 namespace locus::cli {
 namespace {
 
-// "Su et al., RoFormer: ..., 2021" as "Su et al., 2021"; text without a title
-// in the middle stays as it is.
+// Shortens "Su et al., RoFormer: ..., 2021" to "Su et al., 2021"; text without
+// a title in the middle is unchanged.
 std::string ShortPaper(std::string_view paper) {
   const size_t comma = paper.find(", ");
   if (comma == std::string_view::npos) return std::string(paper);
@@ -28,7 +28,8 @@ std::string ShortPaper(std::string_view paper) {
   return std::string(paper);
 }
 
-// Columns: five of fixed width, then paper and models share what is left.
+// Columns: five of fixed width, then paper and models share the remaining
+// width.
 using Row = std::array<std::vector<std::string>, 7>;
 
 std::string Table(const std::vector<Row>& rows, size_t total) {
@@ -43,7 +44,7 @@ std::string Table(const std::vector<Row>& rows, size_t total) {
   constexpr size_t kGap = 2;
   size_t used = 6 * kGap;
   for (size_t c = 0; c < 5; ++c) used += widths[c];
-  // Papers are short and models are lists: 5 to 4.
+  // Papers are short and models are lists, so the ratio is 5 to 4.
   const size_t left = std::max<size_t>(total > used ? total - used : 0, 18);
   widths[5] = left * 5 / 9;
   widths[6] = left - widths[5];

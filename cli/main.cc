@@ -35,8 +35,8 @@ std::string CommandNames(const CLI::App& app) {
 
 int Main(int argc, char** argv) {
   BecomeCompanion(argc, argv);
-  // A reader that goes away (locus list | head -1) shows as EPIPE in Emit, a
-  // file past the limit of the shell as EFBIG where it is written.
+  // A reader that closes the pipe (locus list | head -1) causes EPIPE in Emit,
+  // and a file beyond the shell's limit causes EFBIG where it is written.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   int code = kFine;
@@ -73,7 +73,7 @@ int Main(int argc, char** argv) {
     Emit((chosen.empty() ? &app : chosen.front())->help());
     return kFine;
   } catch (const CLI::RequiredError& e) {
-    // Thrown by a command, or by the tool for want of one.
+    // Thrown by a command, or by the tool if there is no command.
     const auto chosen = app.get_subcommands();
     if (chosen.empty()) {
       return Fail(fmt::format("a command is required: {}; see locus --help",
@@ -94,7 +94,7 @@ int Main(int argc, char** argv) {
   }
 }
 
-// Every failure, also one while another is told of, is a sentence.
+// Every failure is one sentence, even if it occurs while another is reported.
 int Guarded(int argc, char** argv) {
   try {
     return Main(argc, argv);

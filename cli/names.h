@@ -1,4 +1,4 @@
-// Words for the enumerations of the list, as they are printed.
+// Names of the enumerators in the list, as printed.
 #ifndef LOCUS_CLI_NAMES_H_
 #define LOCUS_CLI_NAMES_H_
 

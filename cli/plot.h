@@ -1,4 +1,4 @@
-// Drawing a figure: to a file through gnuplot, or into the terminal.
+// Draws a figure to a file with gnuplot, or in the terminal.
 #ifndef LOCUS_CLI_PLOT_H_
 #define LOCUS_CLI_PLOT_H_
 
@@ -11,14 +11,14 @@
 namespace locus::cli {
 
 // Writes a .png, .svg or .pdf file (by its name) beside `path` and renames it
-// when it is whole. Several figures stand side by side, three in a row. Throws
-// Error if gnuplot is missing or fails, or the file cannot be written; nothing
-// is left behind then.
+// when it is complete. Several figures are placed side by side, three per row.
+// Throws Error if gnuplot is missing or fails, or if the file cannot be
+// written; then no file is left behind.
 void DrawFile(std::span<const Figure> figures, const std::string& path);
 
 enum class Colours : uint8_t { kNone, k256, k24Bit };
 
-// Text of at most `width` columns. Without colours it is plain ASCII.
+// Text of at most `width` columns; plain ASCII if there are no colours.
 std::string DrawText(const Figure& figure, int width, Colours colours);
 
 }  // namespace locus::cli

@@ -11,7 +11,8 @@
 namespace locus::cli {
 namespace {
 
-// Lines that are told apart by hue and by lightness, also in grey.
+// Colours that differ in hue and in lightness, so lines are distinguishable in
+// grey.
 constexpr const char* kLineColours[] = {"#20507a", "#d1603d", "#2f8f6b",
                                         "#8c4a9e", "#c79a2b", "#3fa0c8",
                                         "#a03050", "#6b7280"};
@@ -24,7 +25,7 @@ constexpr const char* kSequential =
     "set palette defined (0 '#1b1238', 0.25 '#3f3f86', 0.5 '#2a7f8e', "
     "0.75 '#5cbf75', 1 '#f4e86b')\n";
 
-// A gnuplot string: single quotes, doubled inside.
+// A gnuplot string: in single quotes, which are doubled inside.
 std::string Quoted(const std::string& text) {
   std::string out = "'";
   for (char c : text) {
@@ -77,7 +78,7 @@ std::string Script(const Curves& panel, size_t number) {
   }
   s += "EOD\n";
   s += Labels(panel.title, panel.x_label, panel.y_label);
-  // A single point still has a range around it.
+  // A single point needs a range around it.
   const bool single = panel.x.front() == panel.x.back();
   const double low = panel.x.front() - (single ? 0.5 : 0.0);
   const double high = panel.x.back() + (single ? 0.5 : 0.0);
@@ -102,14 +103,15 @@ std::string Script(const Curves& panel, size_t number) {
   return s + "\n";
 }
 
-// A part of the page, in shares of its width and height from below.
+// A part of the page, in fractions of its width and height from the bottom
+// left.
 struct Cell {
   double left = 0.0, bottom = 0.0, width = 1.0, height = 1.0;
 };
 
 // `first` numbers the data blocks of the panels.
 std::string Script(const Figure& figure, const Cell& cell, size_t first) {
-  // The formula stands under the title, for the whole figure.
+  // The formula is below the title, for the whole figure.
   std::string s = fmt::format(
       "set label 1 {} at screen {}, {} center font ',20' front\n"
       "set label 2 {} at screen {}, {} center font 'DejaVu Sans "
@@ -132,7 +134,7 @@ std::string Script(const Figure& figure, const Cell& cell, size_t first) {
   return s;
 }
 
-// Three figures in a row can still be read.
+// Three figures in a row are still legible.
 constexpr size_t kMostColumns = 3;
 
 std::string Script(std::span<const Figure> figures, const std::string& terminal,
@@ -166,7 +168,8 @@ bool EndsWith(const std::string& text, const std::string& end) {
 }  // namespace
 
 void DrawFile(std::span<const Figure> figures, const std::string& path) {
-  // Two panels are taller than one, and neighbours narrower than one alone.
+  // Two panels are taller than one, and adjacent figures narrower than a single
+  // one.
   size_t panels = 1;
   for (const Figure& f : figures) panels = std::max(panels, f.panels.size());
   const size_t columns = std::min(figures.size(), kMostColumns);
@@ -181,8 +184,8 @@ void DrawFile(std::span<const Figure> figures, const std::string& path) {
   } else if (EndsWith(path, ".svg")) {
     terminal = fmt::format("svg size {},{} {}", width, height, look);
   } else if (EndsWith(path, ".pdf")) {
-    // A hundred of those pixels to an inch; text and lines in proportion, where
-    // this terminal would halve them.
+    // 100 pixels per inch, with text and lines in proportion, which this
+    // terminal would otherwise draw at half the size.
     terminal =
         fmt::format("pdfcairo size {}in,{}in fontscale 0.75 linewidth 2 {}",
                     static_cast<double>(width) / 100,

@@ -1,5 +1,4 @@
-// Figures as text: half blocks and Braille where there are colours, plain ASCII
-// otherwise.
+// Figures as text: half blocks and Braille with colours, plain ASCII without.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +39,7 @@ const std::vector<Rgb> kCurveColours = {
     {86, 150, 214}, {230, 120, 80}, {80, 190, 140}, {190, 120, 210},
     {225, 180, 60}, {90, 200, 230}, {220, 80, 120}, {150, 155, 165}};
 
-// Escape that sets the text (38) or background (48) colour.
+// Escape sequence that sets the text (38) or background (48) colour.
 std::string Escape(int ground, Rgb c, Colours colours) {
   const auto whole = [](double v) { return static_cast<int>(std::lround(v)); };
   if (colours == Colours::k24Bit) {
@@ -53,7 +52,7 @@ std::string Escape(int ground, Rgb c, Colours colours) {
                      16 + 36 * six(c.r) + 6 * six(c.g) + six(c.b));
 }
 
-// A line of its own in the middle, if there is anything to say.
+// A centred line, or nothing if the text is empty.
 std::string TitleLine(const std::string& text, size_t width) {
   if (text.empty()) return "";
   const size_t left = text.size() < width ? (width - text.size()) / 2 : 0;
@@ -72,8 +71,9 @@ std::string AxisLine(double first, double last, const std::string& label,
                      width - middle - label.size());
 }
 
-// Output cell (row, x) of rows x columns: a mean along the row. Rows are
-// picked, not mixed, since neighbouring channels may be sine and cosine.
+// The value of output cell (row, x) of rows x columns: a mean along the row.
+// Rows are sampled rather than averaged, since neighbouring channels may be
+// sine and cosine.
 double Shrunk(const HeatMap& map, size_t row, size_t x, size_t rows,
               size_t columns) {
   const auto span = [](size_t n, size_t of, size_t total) {
@@ -89,7 +89,8 @@ double Shrunk(const HeatMap& map, size_t row, size_t x, size_t rows,
 
 constexpr size_t kMargin = 9;  // columns for the numbers of the y axis
 
-// Numbers of the y axis beside a row of the picture: ends and middle.
+// The y axis beside a row of the picture: numbers at the ends and in the
+// middle.
 std::string Margin(size_t row, size_t rows, double top, double bottom) {
   const bool labelled = row == 0 || row + 1 == rows || row == rows / 2;
   if (!labelled) return std::string(kMargin, ' ');
@@ -101,7 +102,7 @@ std::string Margin(size_t row, size_t rows, double top, double bottom) {
 }
 
 std::string Draw(const HeatMap& map, size_t width, Colours colours) {
-  // Rows that fit a screen together with labels.
+  // As many rows as fit on a screen with their labels.
   constexpr size_t kMostRows = 32;
   const size_t columns = std::min(width - kMargin, map.values[0].size());
   const bool two_a_line = colours != Colours::kNone;
@@ -118,7 +119,7 @@ std::string Draw(const HeatMap& map, size_t width, Colours colours) {
   const auto colour = [&](size_t y, size_t x) {
     return At(centred ? kDiverging : kSequential, share(y, x));
   };
-  // From the lowest value to the highest; zero is a blank where it is lowest.
+  // From the lowest value to the highest; blank for the lowest.
   static constexpr std::string_view kShades = " .:-=+*#%@";
   const double last_y =
       map.first_y + static_cast<double>(map.values.size() - 1);
@@ -133,7 +134,7 @@ std::string Draw(const HeatMap& map, size_t width, Colours colours) {
             std::lround(s * static_cast<double>(kShades.size() - 1)))];
         continue;
       }
-      // The last row is on top: y grows upwards.
+      // The last row is at the top: y increases upwards.
       const size_t upper = rows - 1 - 2 * line;
       text += Escape(38, colour(upper, x), colours);
       if (upper > 0) text += Escape(48, colour(upper - 1, x), colours);
@@ -145,7 +146,7 @@ std::string Draw(const HeatMap& map, size_t width, Colours colours) {
       map.first_x + static_cast<double>(map.values[0].size() - 1);
   text += std::string(kMargin, ' ') +
           AxisLine(map.first_x, last_x, map.x_label, columns) + "\n";
-  // The scale: every colour or shade, between its numbers.
+  // The scale: all colours or shades, between their numbers.
   text += fmt::format("{}{}: {:.3g} ", std::string(kMargin, ' '),
                       map.value_label, centred ? -largest : 0.0);
   constexpr size_t kScale = 24;
@@ -162,10 +163,10 @@ std::string Draw(const HeatMap& map, size_t width, Colours colours) {
   return text;
 }
 
-// One symbol a curve, where there are no colours.
+// One symbol per curve, without colours.
 constexpr std::string_view kMarks = "*o+x#@%&";
 
-// A canvas of dots: 2 x 4 in a Braille character, or one in an ASCII one.
+// A canvas of dots: 2 x 4 per Braille character, or one per ASCII character.
 struct Canvas {
   size_t columns, lines, dots_x, dots_y;
   std::vector<uint8_t> dots;
@@ -285,7 +286,7 @@ std::string Draw(const Curves& panel, size_t width, Colours colours) {
 }  // namespace
 
 std::string DrawText(const Figure& figure, int width, Colours colours) {
-  // Wider pictures are harder to read, not easier.
+  // Wider pictures are harder to read.
   const size_t columns = static_cast<size_t>(std::clamp(width, 40, 160));
   std::string text;
   for (const Panel& panel : figure.panels) {

@@ -1,4 +1,4 @@
-// locus show ENCODING...: a picture of each, side by side in a file.
+// locus show ENCODING...: pictures of encodings, side by side in a file.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ Colours ColoursFor(const std::string& wish) {
   return deep ? Colours::k24Bit : Colours::k256;
 }
 
-// A row for every number: curves have no y, heat maps no series.
+// One row per number: curves have no y, and heat maps no series.
 void AddCsv(const std::string& name, const HeatMap& map, std::string& text) {
   for (size_t r = 0; r < map.values.size(); ++r) {
     for (size_t c = 0; c < map.values[r].size(); ++c) {

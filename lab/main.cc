@@ -1,4 +1,4 @@
-// locus-compare: what `locus compare` runs.
+// locus-compare: the program that `locus compare` runs.
 //
 // Every failure is one line on standard error, "locus: ...", and exit code 2.
 #include <fmt/format.h>
@@ -90,7 +90,7 @@ void AddOptions(CLI::App& app, Arguments& a) {
                  "seconds that ranks of mpirun wait for each other; default "
                  "300")
       ->type_name("X");
-  // How the program calls itself for each job.
+  // Internal options of worker processes.
   app.add_option("--worker", a.worker.job)->group("");
   app.add_option("--events", a.worker.events)->group("");
 }
@@ -169,7 +169,7 @@ int Fail(const std::string& message) {
   return kBadInput;
 }
 
-// Every rank must do the same.
+// Fails unless every rank has the same command line.
 void CheckCommand(const Ranks& ranks, const std::string& command) {
   const std::vector<std::string> commands = ranks.Gather(command);
   for (size_t rank = 1; rank < commands.size(); ++rank) {
@@ -181,16 +181,16 @@ void CheckCommand(const Ranks& ranks, const std::string& command) {
   }
 }
 
-// What was given on the command line.
+// The parsed command line.
 struct Asked {
   const CLI::App& app;
   Arguments arguments = {};
   std::string command = {};
   bool help = false;
-  std::string wrong = {};  // one sentence, if it cannot be read
+  std::string wrong = {};  // one sentence, if it could not be parsed
 };
 
-// Does what was asked for, by one process or by every rank.
+// Runs the command, in one process or on every rank.
 int Serve(const Asked& asked, const Ranks& ranks) {
   CompareOptions options;
   OnAllRanks(ranks, [&] {

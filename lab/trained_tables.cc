@@ -1,5 +1,5 @@
 // Trains one small model for each encoding with parameters, and prints the
-// parameters of its first layer as JSON: the tables that the explorer shows.
+// parameters of its first layer as JSON: the tables shown by the explorer.
 //
 //   tools/trained_tables.sh    builds this and writes web/data/trained.json
 #include <fmt/format.h>
@@ -24,8 +24,9 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kLayer = 0;
 constexpr int64_t kScoreTokens = 1 << 14;
 
-// A decoder: an encoder of this size, which scores its blanks alone, has hardly
-// left the loss of single letters after 400 steps. Later keys stay untrained.
+// A decoder, since an encoder of this size, which scores only its blanks, is
+// hardly better than single-letter statistics after 400 steps. Later keys
+// remain untrained.
 RunSpec SpecOf(std::string_view encoding) {
   RunSpec spec = DefaultSpec("text");
   spec.encoding = encoding;
@@ -33,7 +34,7 @@ RunSpec SpecOf(std::string_view encoding) {
   return spec;
 }
 
-// Four digits: more would not show, and the file is part of a page.
+// Four digits: more would not be visible, and the file is part of a page.
 Json Rounded(const Tensor& tensor) {
   Json values = Json::array();
   for (double x : tensor.ToVector()) {
@@ -78,7 +79,7 @@ void Print() {
   const RunSpec spec = SpecOf("none");
   Json encodings = Json::array();
   for (const EncodingInfo& info : Encodings()) {
-    // Positions of images say nothing about a row of text.
+    // Image positions do not apply to a line of text.
     const bool of_images = info.name == "swin" || info.name == "rope-mixed";
     if (!info.trainable || of_images) continue;
     std::fprintf(stderr, "locus: training %s\n",

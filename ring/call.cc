@@ -33,7 +33,7 @@ Range Call::Offsets() const {
 
 Range Call::Chunks(const Range& positions) const {
   if (!chunk) return {.lo = 0, .hi = 0};
-  // Rounded down, also for positions below 0.
+  // Rounded down, including for negative positions.
   const auto number = [this](int64_t position) {
     return position >= 0 ? position / *chunk
                          : -((-position + *chunk - 1) / *chunk);

@@ -1,5 +1,5 @@
-// What every rank knows of a call before the first block travels: sizes, who
-// holds which tokens, the terms, and which blocks must go how far.
+// What every rank knows about a call before the first block travels: sizes,
+// which tokens each rank holds, the terms, and how far each block must travel.
 #ifndef LOCUS_RING_CALL_H_
 #define LOCUS_RING_CALL_H_
 
@@ -12,7 +12,7 @@
 
 namespace locus::ring {
 
-// Lowest and highest; empty until the first Add.
+// The lowest and highest value; empty until the first Add.
 struct Range {
   int64_t lo = INT64_MAX;
   int64_t hi = INT64_MIN;
@@ -31,14 +31,14 @@ struct Range {
   }
 };
 
-// A stretch of tokens that a rank holds: one operand of the engine.
+// A contiguous piece of the tokens of a rank: one operand of an engine call.
 struct Piece {
-  Chunk tokens = {};     // of the whole sequence
-  int64_t begin = 0;     // the first one among the rank's tokens
+  Chunk tokens = {};     // in the whole sequence
+  int64_t begin = 0;     // of the first one among the rank's tokens
   Range positions = {};  // over every sequence of the batch
   Range segments = {};
 
-  // Where they lie among the rank's tokens.
+  // Their place among the rank's tokens.
   Chunk Rows() const { return {.first = begin, .count = tokens.count}; }
 };
 
@@ -55,7 +55,7 @@ struct TokenIds {
   std::vector<int64_t> Of(const Piece& piece) const;
 };
 
-// How a bias per key is given, [batch, heads, keys]: the sizes or 1; 0 for
+// How a key bias [batch, heads, keys] is given: its sizes, or 1; 0 if there is
 // none.
 struct KeyBiasForm {
   int64_t batch = 0;
@@ -70,16 +70,16 @@ struct Call {
   int64_t k_len = 0;
   int64_t q_total = 0;  // tokens over all ranks
   int64_t k_total = 0;
-  // Where positions are not given, that of query 0: of all sequences, or of
-  // each where these begin differently.
+  // Unless positions are given, that of query 0: one for all sequences, or one
+  // for each if they begin differently.
   std::vector<int64_t> q_first = {};
   bool q_positions_given = false;
   bool k_positions_given = false;  // they travel with the block, as given
   bool k_positions_per_sequence = false;
   bool segmented = false;
   bool k_segments_per_sequence = false;
-  KeyBiasForm key_bias = {};  // travels too
-  int64_t table_dim = 0;      // of table_queries; 0: there are none
+  KeyBiasForm key_bias = {};  // travels as well
+  int64_t table_dim = 0;      // of table_queries; 0 if there are none
   bool causal = false;
   std::optional<Window> window = {};
   std::optional<int64_t> chunk = {};
@@ -88,12 +88,12 @@ struct Call {
   std::vector<std::vector<Piece>> queries = {};  // by rank
   std::vector<std::vector<Piece>> keys = {};
   std::vector<int64_t> key_counts = {};  // tokens, by rank
-  std::vector<int> hops = {};  // how many ranks a block travels on, by owner
-  Shape shape = {};            // of the whole; has the heads and their sizes
+  std::vector<int> hops = {};  // how many ranks a block travels, by owner
+  Shape shape = {};  // of the whole call, with its heads and their sizes
   Terms terms = {};
 
   int64_t ValueDim() const { return shape.value_dim.value_or(shape.head_dim); }
-  // The offsets m - n that causality and window leave.
+  // The offsets m - n that causality and window allow.
   Range Offsets() const;
   // Whether a query of one piece may see a key of the other.
   bool Sees(const Piece& q, const Piece& k) const;
@@ -101,9 +101,9 @@ struct Call {
   bool Needs(int rank, int owner) const;
 
  private:
-  // The chunks that positions lie in; without chunks all are one.
+  // The chunks that contain the positions; without chunks there is only one.
   Range Chunks(const Range& positions) const;
-  // Whether some of the keys belong to the prefix of a sequence.
+  // Whether some of the keys are in the prefix of a sequence.
   bool InPrefix(const Piece& k) const;
 };
 

@@ -14,8 +14,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kNames = {"contiguous", "zigzag",
                                                     "round-robin"};
 
-// Stretch n of `count` even stretches of `length` tokens; the first ones hold
-// the tokens left over.
+// Range n of `count` equal ranges of `length` tokens; the first ranges have one
+// more token if they do not divide evenly.
 Chunk Stretch(int64_t length, int64_t n, int64_t count) {
   const int64_t size = length / count, rest = length % count;
   return {.first = n * size + std::min(n, rest),

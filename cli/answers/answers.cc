@@ -12,7 +12,7 @@
 namespace locus::cli {
 namespace {
 
-// A whole number in [lowest, highest].
+// Parses an integer in [lowest, highest].
 template <typename Int>
 Int ReadNumber(const char* flag, const std::string& text, Int lowest,
                Int highest) {
@@ -40,8 +40,8 @@ int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
 }
 
 ExampleConfig ReadSizes(const SizeTexts& sizes) {
-  // Larger sizes would be a mistake: nothing shown or checked needs them, and
-  // a table for all of them at once would not fit a machine.
+  // Larger sizes would be a mistake: nothing that is shown or checked needs
+  // them, and tables for all of them at once would not fit in memory.
   constexpr int64_t kMostHeads = 1024, kMostDim = 4096, kMostLength = 65536;
   ExampleConfig config;
   config.heads = ReadNumber<int64_t>("--heads", sizes.heads, 1, kMostHeads);

@@ -1,5 +1,5 @@
-// What the commands answer, as JSON: list, show and check. The tool prints it,
-// and the explorer page asks for it in the browser.
+// The answers of the commands list, show and check, as JSON. The tool prints
+// it, and the explorer page requests it in the browser.
 #ifndef LOCUS_CLI_ANSWERS_ANSWERS_H_
 #define LOCUS_CLI_ANSWERS_ANSWERS_H_
 
@@ -17,15 +17,15 @@ namespace locus::cli {
 // Keys keep the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-// An encoding with its options, and what is made of it.
+// An encoding with its options, and the object made from them.
 struct Chosen {
   std::string name = {};  // "rope{base=100}"
   const EncodingInfo* info = nullptr;
   ExampleConfig config = {};
 };
 
-// Sizes of an example. They stay text until they are read, so that a bad one
-// gets a sentence of its own.
+// Sizes of an example. They remain text until they are parsed, so that an
+// invalid one gets its own error message.
 struct SizeTexts {
   std::string heads = "8";
   std::string dim = "64";
@@ -33,11 +33,11 @@ struct SizeTexts {
   std::string seed = "1";
 };
 
-// Throws Error for a number out of range.
+// Throws Error for a number that is out of range.
 ExampleConfig ReadSizes(const SizeTexts& sizes);
 
-// A whole number in [lowest, highest] from the text given with `flag`; throws
-// Error otherwise.
+// An integer in [lowest, highest] from the text given with `flag`; throws Error
+// otherwise.
 int64_t ReadNumber(const char* flag, const std::string& text, int64_t lowest,
                    int64_t highest);
 
@@ -54,11 +54,11 @@ Json FieldsJson(std::span<const Field> fields);
 // NaN and infinities become null.
 Json NumberJson(double value);
 
-// locus list --json.
+// The answer of `locus list --json`.
 Json ListJson();
-// locus show --json, without the file that was written.
+// The answer of `locus show --json`, without the written file.
 Json ShowJson(const Chosen& chosen, const Terms& terms, const Figure& figure);
-// locus check --json, without requirements.
+// The answer of `locus check --json`, without requirements.
 Json CheckJson(const ExampleConfig& config, const CheckReport& report);
 
 }  // namespace locus::cli

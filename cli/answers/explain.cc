@@ -14,8 +14,8 @@ using models::LayerPosition;
 using models::ModelConfig;
 using models::ReadOptions;
 
-// The parts of a model that have the layer: the one that is read by default,
-// and the other if there is one.
+// The parts of a model that have the layer: the default one, and the other one
+// if it exists.
 std::vector<LayerPosition> Parts(const ModelConfig& model,
                                  ReadOptions options) {
   std::vector<LayerPosition> parts = {model.Layer(options)};
@@ -66,7 +66,7 @@ Json RotaryJson(const LayerPosition& p) {
 }  // namespace
 
 std::vector<std::string> TermsOf(const LayerPosition& p) {
-  // Of a scheme by name: every layer of a stack asks again.
+  // Cached by scheme name, since every layer of a stack asks again.
   static std::map<std::string, std::vector<std::string>> known;
   std::vector<std::string> terms;
   for (const auto* scheme : {&p.input, &p.attention}) {

@@ -1,4 +1,5 @@
-// What a model's config says about positions, as data and as differences.
+// A model's use of positions according to its config, as data and as
+// differences.
 #ifndef LOCUS_CLI_ANSWERS_EXPLAIN_H_
 #define LOCUS_CLI_ANSWERS_EXPLAIN_H_
 
@@ -10,11 +11,11 @@
 
 namespace locus::cli {
 
-// Layers of one part that are alike in everything.
+// Layers of one part that are identical in everything.
 struct LayerGroup {
   std::vector<int64_t> layers = {};
-  models::LayerPosition position = {};  // of the first of them
-  Json json = {};                       // of all of them
+  models::LayerPosition position = {};  // of the first layer
+  Json json = {};                       // for all layers
 };
 
 struct Explained {
@@ -24,16 +25,16 @@ struct Explained {
   std::vector<LayerGroup> groups = {};
 };
 
-// `options.layer` below 0 means every layer, an empty part every part; `file`
-// is what the answer calls the model.
+// Negative `options.layer` means every layer, an empty part every part; `file`
+// is the name of the model in the answer.
 Explained Explain(const models::ModelConfig& model, const std::string& file,
                   models::ReadOptions options);
 
-// Everything about a layer but its number.
+// Everything about a layer except its number.
 Json LayerJson(const models::LayerPosition& position);
 Json ExplainJson(const Explained& explained);
 
-// Where position enters, at the input first.
+// The terms with positions, the input first.
 std::vector<std::string> TermsOf(const models::LayerPosition& position);
 
 // "causal, the last 4096 keys".
@@ -42,8 +43,8 @@ std::string MaskWords(const models::LayerPosition& position);
 // "0-4, 6-10".
 std::string Ranges(const std::vector<int64_t>& numbers);
 
-// One line a field that differs, with the layers that it differs in; empty if
-// the two are alike.
+// One line per field that differs, with the layers where it differs; empty if
+// the models are equal.
 std::vector<std::string> Differences(const Explained& a, const Explained& b);
 
 }  // namespace locus::cli

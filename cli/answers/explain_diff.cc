@@ -1,4 +1,4 @@
-// What differs between the positions of two models.
+// Differences between the positions of two models.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,7 +10,7 @@
 namespace locus::cli {
 namespace {
 
-// What stands for a value in a line; null is none.
+// The text for a value in a line; null means none.
 std::string Shown(const Json& value) {
   constexpr size_t kMost = 60;
   if (value.is_null()) return "none";
@@ -33,7 +33,8 @@ std::string Change(const std::string& path, const Json& a, const Json& b) {
   return fmt::format("{}: {} of {} differ", path, count, a.size());
 }
 
-// A line for every value that differs. Words say again what other keys say.
+// Adds a line for every value that differs. Ignores "words", which repeat other
+// keys.
 void Compare(const std::string& path, const Json& a, const Json& b,
              std::vector<std::string>& lines) {
   if (a == b) return;
@@ -81,7 +82,7 @@ std::vector<std::string> Differences(const Explained& a, const Explained& b) {
     lines.push_back(fmt::format("family: {} -> {}", a.family, b.family));
   }
   const Layers first = ByLayer(a), second = ByLayer(b);
-  // Equal changes of many layers are one line.
+  // Equal changes in several layers share a line.
   std::vector<std::string> order;
   std::map<std::string, std::map<std::string, std::vector<int64_t>>> changes;
   for (const auto& [key, json] : first) {

@@ -14,13 +14,13 @@
 namespace locus::cli {
 namespace {
 
-// Curves that can still be told apart: more of them where they are smooth.
+// The most curves that can be told apart, if they are smooth.
 constexpr int64_t kMostCurves = 8;
 constexpr int64_t kMostRoughCurves = 4;
 
 bool IsTrained(const Encoding& encoding) { return !encoding.Params().empty(); }
 
-// What a reader must know of a picture of a table that nobody trained.
+// The note for a picture of a table that has not been trained.
 std::string Untrained(const Encoding& encoding) {
   return IsTrained(encoding) ? "example parameters, not trained" : "";
 }
@@ -39,7 +39,7 @@ Panel EmbeddingPanel(const Encoding& encoding, const ExampleConfig& config) {
   std::vector<int64_t> positions;
   for (int64_t p = 0; p < config.length; ++p) positions.push_back(p);
   const Tensor rows = encoding.Embed(positions);
-  // Channels above the last that is ever used would be a blank.
+  // Channels above the last nonzero one would be blank.
   int64_t used = std::min<int64_t>(8, rows.size(1));
   for (int64_t d = used; d < rows.size(1); ++d) {
     for (int64_t p = 0; p < config.length; ++p) {
@@ -60,8 +60,8 @@ Panel EmbeddingPanel(const Encoding& encoding, const ExampleConfig& config) {
 }
 
 Panel WindowPanel(const BiasTable& bias) {
-  // The middle of the table is offset (0, 0); the largest offset joins the
-  // corners of the window.
+  // The middle of the table is offset (0, 0); the largest offset is between
+  // opposite corners of the window.
   const Grid& grid = *bias.buckets.grid;
   const int64_t width = grid.width;
   const int64_t height =
@@ -88,7 +88,7 @@ Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config) {
       table != nullptr && table->buckets.grid) {
     return WindowPanel(*table);
   }
-  // A query at the end of the trained length, keys on both sides of it.
+  // A query at the end of the trained length, with keys on both sides.
   Shape shape = ShapeOf(config);
   const int64_t reach = config.length - 1;
   shape.min_q_pos = shape.max_q_pos = reach;
@@ -113,9 +113,9 @@ Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config) {
 }
 
 Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
-  // A query in the middle, so that keys on both sides lie inside the length.
+  // A query in the middle, so that keys on both sides are within the length.
   const int64_t middle = config.length / 2;
-  // Random pairs behind the band: enough for a smooth tenth and nine tenths.
+  // Random pairs for the band: enough for smooth 10th and 90th percentiles.
   constexpr int64_t kPairs = 24;
   std::vector<int64_t> k_pos;
   for (int64_t n = 0; n < config.length; ++n) k_pos.push_back(n);

@@ -1,4 +1,4 @@
-// What a picture shows, apart from how it is drawn.
+// The contents of a picture, independent of how it is drawn.
 #ifndef LOCUS_CLI_ANSWERS_FIGURE_H_
 #define LOCUS_CLI_ANSWERS_FIGURE_H_
 
@@ -10,8 +10,8 @@
 
 namespace locus::cli {
 
-// values[row][column]; row r stands at y = first_y + r, column c at
-// x = first_x + c.
+// values[row][column]; row r is at y = first_y + r, column c at x = first_x +
+// c.
 struct HeatMap {
   std::string title = {};
   std::string x_label = {};
@@ -30,7 +30,7 @@ struct Curve {
   std::vector<double> y = {};
 };
 
-// Curves over common x, and a band behind them (empty: none).
+// Curves with a common x, and a band behind them (empty: none).
 struct Curves {
   std::string title = {};
   std::string x_label = {};
@@ -40,7 +40,7 @@ struct Curves {
   std::string band_label = {};
   std::vector<double> band_low = {};
   std::vector<double> band_high = {};
-  bool log_x = false;  // x by powers of two
+  bool log_x = false;  // logarithmic x, with powers of two
 };
 
 using Panel = std::variant<HeatMap, Curves>;
@@ -51,7 +51,7 @@ struct Figure {
   std::vector<Panel> panels = {};
 };
 
-// The picture that info.picture asks for, of this example.
+// The picture of this example, of the kind info.picture.
 Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
                   const ExampleConfig& config);
 

@@ -14,9 +14,9 @@
 namespace locus::cli {
 namespace {
 
-// Random queries behind a mean: its error is then below 3 %.
+// Random queries per mean: its error is then below 3 %.
 constexpr int64_t kQueries = 64;
-// Frames of the video that M-RoPE is shown on: 8 x 8 patches.
+// M-RoPE is shown on a video with frames of 8 x 8 patches.
 constexpr int64_t kPatches = 8;
 
 bool IsPacked(const Rotation& r) { return r.axes.size() == 3; }
@@ -29,9 +29,9 @@ int64_t TokenPosition(const Rotation& r, int64_t i) {
                       i % kPatches);
 }
 
-// How much of a pair's score on its own content is left between q_pos and each
-// of k_pos: rot(x).rot(x) / x.x = cos_q cos_k + sin_q sin_k, times the decay.
-// [key][pair], the same for every content.
+// The share of a pair's score for equal content that remains between q_pos and
+// each of k_pos: rot(x).rot(x) / x.x = cos_q cos_k + sin_q sin_k, times the
+// decay. [key][pair], independent of the content.
 std::vector<std::vector<double>> PairMatches(
     const Rotation& r, int64_t q_pos, const std::vector<int64_t>& k_pos) {
   const auto pairs = static_cast<size_t>(r.NumPairs());
@@ -51,8 +51,8 @@ std::vector<std::vector<double>> PairMatches(
   return matches;
 }
 
-// Scores of a query at q_pos on keys of its own content at k_pos, over the
-// square of that content, for kQueries random queries: [query][key].
+// Scores of a query at q_pos with keys of the same content at k_pos, divided by
+// the square of that content, for kQueries random queries: [query][key].
 std::vector<std::vector<double>> MatchScores(
     const Rotation& rotation, const ExampleConfig& config, int64_t q_pos,
     const std::vector<int64_t>& k_pos) {
@@ -65,8 +65,7 @@ std::vector<std::vector<double>> MatchScores(
     const std::vector<double> q = RandomRows(engine, one, 1, 1).ToVector();
     double square = 0.0;
     for (double x : q) square += x * x;
-    // What each pair has of the square, and what channels that never rotate
-    // have.
+    // Each pair's share of the square, and that of channels that never rotate.
     std::vector<double> share(static_cast<size_t>(rotation.NumPairs()));
     double still = 1.0;
     for (size_t p = 0; p < share.size(); ++p) {
@@ -97,7 +96,7 @@ std::vector<double> MeanOver(const std::vector<std::vector<double>>& rows) {
 }
 
 Panel GridPanel(const Rotation& rotation, const ExampleConfig& config) {
-  // A query in the middle of a square, keys all around it.
+  // A query in the middle of a square, surrounded by keys.
   const int64_t width = rotation.axes[1].modulus;
   const int64_t side = std::min<int64_t>(width, 65);
   const int64_t middle = side / 2;
@@ -167,7 +166,8 @@ Panel OffsetPanel(const Rotation& rotation, const ExampleConfig& config) {
 Panel QueryPanel(const Rotation& rotation, const ExampleConfig& config) {
   std::mt19937_64 engine(config.seed);
   Tensor q = RandomRows(engine, config, 1, 1);
-  // Random angles, but pairs of length 1: every frequency shows alike.
+  // Random angles, but pairs of norm 1, so that all frequencies are equally
+  // visible.
   double* values = q.MutableData<double>();
   for (int64_t p = 0; p < rotation.NumPairs(); ++p) {
     double& a = values[rotation.FirstOfPair(p)];
@@ -185,7 +185,7 @@ Panel QueryPanel(const Rotation& rotation, const ExampleConfig& config) {
               .value_label = "value"};
   map.values.resize(static_cast<size_t>(config.head_dim));
   for (int64_t i = 0; i < config.length; ++i) {
-    // A decay belongs to a pair of tokens; the rotation alone is shown.
+    // A decay depends on pairs of tokens, so only the rotation is shown.
     std::vector<double> row = q.ToVector();
     reference::RotateRow(rotation, TokenPosition(rotation, i), row.data());
     for (size_t d = 0; d < row.size(); ++d) map.values[d].push_back(row[d]);

@@ -1,5 +1,5 @@
-// Pictures of rotations: a query rotated by its position, and what a matching
-// key scores.
+// Pictures of rotations: a query rotated by its position, and the score of a
+// matching key.
 #ifndef LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_
 #define LOCUS_CLI_ANSWERS_FIGURE_ROTATION_H_
 
@@ -14,9 +14,9 @@ namespace locus::cli {
 Tensor RandomRows(std::mt19937_64& engine, const ExampleConfig& config,
                   int64_t length, int64_t heads);
 
-// Two panels: position x channel of a random query, rotated; and the score of
-// a query on a key with the same content, by offset, as a share of the score
-// without any offset.
+// Two panels: position x channel of a random rotated query; and the score of a
+// query with a key of the same content, by offset, relative to the score at
+// offset 0.
 std::vector<Panel> RotationPanels(const Encoding& encoding,
                                   const ExampleConfig& config);
 

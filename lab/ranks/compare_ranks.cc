@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Every rank must learn from the text that the study was made for.
+// Every rank must train on the text that the study was created for.
 void CheckCorpus(const Study& study) {
   const std::optional<Corpus> corpus = OpenCorpus(study.settings);
   if (!corpus) return;
@@ -31,7 +31,7 @@ void CheckCorpus(const Study& study) {
       corpus->name()));
 }
 
-// The runs, one after another, each by all ranks.
+// Runs the jobs one after another, each on all ranks.
 class Trainings {
  public:
   Trainings(const CompareOptions& options, const Study& study,
@@ -44,7 +44,7 @@ class Trainings {
     line_.emplace(left, study.plan.size(), /*workers=*/1);
   }
 
-  // Measurements are left out.
+  // Skips measurements.
   Outcome Run() {
     const auto start = Clock::now();
     for (const Job& job : study_.plan) {
@@ -59,7 +59,7 @@ class Trainings {
   }
 
  private:
-  // False: nothing more can be done now.
+  // Returns false if no more jobs can be done now.
   bool Do(const Job& job) {
     for (const std::string& id : NeedsOf(job)) {
       if (std::ranges::find(outcome_.failures, id, &Failure::id) ==
@@ -82,7 +82,7 @@ class Trainings {
                                      line_->OnLine(job, text);
                                      line_->Show();
                                    }});
-    // The first rank decides: it has the files.
+    // The first rank decides, since it has the files.
     const int code = OnFirstRank(ranks_, [&] { return own.code; });
     const std::string error = ranks_.FromFirst(own.error);
     if (line_) line_->End(job, code == kWorkerDone);
@@ -92,7 +92,7 @@ class Trainings {
     return code == kWorkerDone || code == kWorkerFailed;
   }
 
-  // Before each job: the page has those that are done.
+  // Called before each job: publishes those that are done.
   void WriteDown(const Job& job) {
     clock_.JobEnded();
     clock_.Tick([&] {
@@ -118,8 +118,8 @@ class Trainings {
   Outcome outcome_ = {};
 };
 
-// Measurements, by the first rank alone. The others wait; every second or so it
-// tells them that it is alive.
+// Measurements, on the first rank only. The others wait; about once per second
+// it tells them that it is alive.
 void MeasureOnFirst(const Study& study, const Ranks& ranks, double save_every,
                     Outcome& outcome) {
   constexpr std::string_view kGoesOn = "goes on";

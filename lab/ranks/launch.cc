@@ -6,8 +6,9 @@
 namespace locus::lab {
 namespace {
 
-// What a launcher sets in each process: Open MPI; MPICH, Intel MPI and srun
-// with PMI; others with PMIx, which has no variable for the size.
+// The environment variables that a launcher sets in each process: Open MPI;
+// MPICH, Intel MPI and srun with PMI; others with PMIx, which has no variable
+// for the size.
 struct Variables {
   const char* rank;
   const char* size;

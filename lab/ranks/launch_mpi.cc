@@ -12,7 +12,7 @@ int RunOnRanks(const Launch& launch, double deadline_seconds,
                const std::function<int(const Ranks&)>& body) {
   return ring::RunSession(deadline_seconds, [&] {
     const MpiRanks ranks(MPI_COMM_WORLD, deadline_seconds);
-    // The launcher of another MPI leaves each process a world of its own.
+    // With the launcher of another MPI, each process is alone in its world.
     if (launch.size != 0 && launch.size != ranks.size()) {
       if (launch.rank != 0) return ring::StayQuiet();
       throw Error(fmt::format(

@@ -1,4 +1,4 @@
-// A build without MPI: several processes must not begin the same study.
+// For builds without MPI: several processes must not start the same study.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ int RunOnRanks(const Launch& launch, double /*deadline_seconds*/,
         "as well\n",
         launch.size == 0 ? "several" : fmt::format("{}", launch.size));
   } else {
-    sleep(1);  // a launcher may drop the first one's words when others end
+    sleep(1);  // a launcher may drop the first one's output when others end
   }
   return kBadInput;
 }

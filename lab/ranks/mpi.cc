@@ -3,7 +3,7 @@
 namespace locus::lab {
 namespace {
 
-// The lab's word for a lost rank: its programs may be built without MPI.
+// Translates LostRank to the lab's exception: its programs may lack MPI.
 template <typename Call>
 auto InStep(const Call& call) {
   try {

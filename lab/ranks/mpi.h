@@ -1,4 +1,4 @@
-// Ranks on MPI.
+// Ranks implemented with MPI.
 #ifndef LOCUS_LAB_RANKS_MPI_H_
 #define LOCUS_LAB_RANKS_MPI_H_
 
@@ -7,7 +7,7 @@
 
 namespace locus::lab {
 
-// The ranks of a communicator, which must outlive them.
+// The ranks of a communicator, which must outlive this object.
 class MpiRanks : public Ranks {
  public:
   MpiRanks(MPI_Comm comm, double deadline_seconds)

@@ -1,6 +1,6 @@
-// The processes that train one model together, each a part of every batch.
+// The processes that train one model together, each on a part of every batch.
 //
-// Ranks work in step: what one of them finds wrong, all of them throw.
+// Ranks work in lockstep: an error that one of them finds is thrown on all.
 #ifndef LOCUS_LAB_RANKS_RANKS_H_
 #define LOCUS_LAB_RANKS_RANKS_H_
 
@@ -14,20 +14,20 @@
 
 namespace locus::lab {
 
-// The ranks can no longer talk: no work is left that they could do together.
+// Communication has failed: the ranks can do no more work together.
 class LostRanks : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Another rank could not do its part, "rank 2: ...": it is no Error of the
-// task at hand.
+// Another rank could not do its part, "rank 2: ...": not an Error of the task
+// itself.
 class RankFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Every call is collective: all ranks make it, in the same order. It throws
+// Every function is collective: all ranks call it, in the same order. It throws
 // LostRanks if one of them is gone.
 class Ranks {
  public:
@@ -40,31 +40,31 @@ class Ranks {
   virtual int size() const = 0;
   bool first() const { return rank() == 0; }
 
-  // Adds up the ranks' numbers in place: the same bits on every rank, and from
-  // run to run.
+  // Sums the ranks' numbers in place: bitwise equal on every rank, and from run
+  // to run.
   virtual void Sum(std::span<float> values) const = 0;
   virtual void Sum(std::span<double> values) const = 0;
-  // What each rank brings, by rank.
+  // The strings of all ranks, indexed by rank.
   virtual std::vector<std::string> Gather(std::string_view mine) const = 0;
 
-  // Whether it holds on some rank.
+  // Whether `mine` holds on any rank.
   bool Any(bool mine) const;
-  // What the first rank brings; what others give is passed over.
+  // The text of the first rank; that of other ranks is ignored.
   std::string FromFirst(std::string_view text) const;
 };
 
-// One process by itself.
+// A single process.
 const Ranks& SingleProcess();
 
-// Elements first .. first + count - 1 of `total`, dealt to the ranks as evenly
-// as can be, in their order.
+// Elements first .. first + count - 1 of `total`, divided among the ranks as
+// evenly as possible, in their order.
 struct Share {
   int64_t first = 0;
   int64_t count = 0;
 };
 Share ShareOf(const Ranks& ranks, int64_t total);
 
-// Work of this rank alone, which makes no collective call and may throw.
+// Work of this rank only, which makes no collective call and may throw.
 class Attempt {
  public:
   Attempt() = default;
@@ -80,26 +80,26 @@ class Attempt {
   }
 
   bool failed() const { return wrong_ != nullptr; }
-  // Throws what the work threw.
+  // Throws the exception of the work, if any.
   void Rethrow() const {
     if (wrong_) std::rethrow_exception(wrong_);
   }
-  // If it failed on some rank, throws on every one: what the rank's own work
-  // threw, or else RankFailed.
+  // If it failed on some rank, throws on every rank: the exception of the
+  // rank's own work, or else RankFailed.
   void Settle(const Ranks& ranks, bool failed_on_some) const;
 
  private:
   std::exception_ptr wrong_;
 };
 
-// Work that each rank does by itself, agreed to have been done by all.
+// Work that each rank does by itself; fails on all ranks if it fails on one.
 template <typename Work>
 void OnAllRanks(const Ranks& ranks, const Work& work) {
   const Attempt attempt(work);
   attempt.Settle(ranks, ranks.Any(attempt.failed()));
 }
 
-// Work of the first rank, which returns a number: that number, on every rank.
+// Work of the first rank that returns a number; returns it on every rank.
 template <typename Work>
 int OnFirstRank(const Ranks& ranks, const Work& work) {
   int number = 0;

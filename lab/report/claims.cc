@@ -1,5 +1,6 @@
-// What papers claim, beside what the study found. Each claim is tested wherever
-// a study has the models for it; the presets of lab/study/preset.cc have them.
+// Claims of papers, compared with the results of the study. Each claim is
+// tested in every study that has the models for it; the presets of
+// lab/study/preset.cc do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ constexpr const char* kPeng = "Peng et al. 2023 (YaRN)";
 constexpr const char* kKazemnejad = "Kazemnejad et al. 2023";
 constexpr const char* kTextbook = "The textbook's table";
 
-// A change of loss that a reader would call none, and one that is a failure.
+// Changes of the loss that a reader would regard as none, and as a failure.
 constexpr double kKept = 0.02;
 constexpr double kLost = 0.10;
 
@@ -48,7 +49,7 @@ class Claims {
                      {"agrees", agrees}});
   }
 
-  // Whether a difference that a paper has below zero is.
+  // Whether a difference is below zero, as a paper claims.
   static const char* Verdict(const Interval& difference) {
     if (!difference.ExcludesZero()) return "inconclusive";
     return difference.mean < 0 ? "yes" : "no";
@@ -124,7 +125,7 @@ class Claims {
     }
   }
 
-  // A relative measure: the same change matters alike for every encoding.
+  // A relative measure: equal changes matter equally for every encoding.
   void TestTextbook(const TaskSettings& task, const std::string& encoding,
                     int64_t length) {
     if (settings_.files.contains(encoding)) return;
@@ -149,7 +150,7 @@ class Claims {
         said == found ? "yes" : "no");
   }
 
-  // Over the tasks that both have learned: the mean of the differences.
+  // The mean difference over the tasks that both encodings have learned.
   void TestSyntheticTasks() {
     constexpr std::pair<const char*, const char*> kOrder[] = {
         {"none", "t5"},  {"none", "alibi"}, {"none", "rope"},

@@ -17,7 +17,7 @@ Json IntervalJson(const Interval& interval) {
           {"high", number(interval.high)}};
 }
 
-// Encodings that take part in a ranking at one length, the best first.
+// Encodings that take part in a ranking at one length, best first.
 struct Ranked {
   std::string encoding = {};
   double mean = 0;
@@ -39,7 +39,7 @@ std::vector<Ranked> Ranking(const Evidence& evidence, const TaskSettings& task,
   return ranked;
 }
 
-// Those that do not differ significantly from the best, if any other does.
+// The encodings that do not differ significantly from the best, if any do.
 std::vector<std::string> BestOf(const Evidence& evidence,
                                 const TaskSettings& task, int64_t length) {
   const std::vector<Ranked> ranked = Ranking(evidence, task, length);
@@ -91,7 +91,7 @@ const Evidence::Scored* Evidence::Find(const Place& place) const {
   return at == subject->second.end() ? nullptr : &at->second;
 }
 
-// Seeds whose every block has a number.
+// The sums of seeds in which every block has a number.
 std::map<uint64_t, std::vector<BlockSum>> Evidence::SumsOf(
     const Scored& scored, const std::string& metric) {
   std::map<uint64_t, std::vector<BlockSum>> sums;
@@ -99,7 +99,7 @@ std::map<uint64_t, std::vector<BlockSum>> Evidence::SumsOf(
     std::vector<BlockSum> own;
     for (const BlockScore& block : blocks) {
       const double sum = metric == "loss" ? block.loss : block.exact;
-      // A block of an encoder's text may have no blank.
+      // A block of an encoder's text may have no blanks.
       if (block.tokens > 0) own.push_back({sum, block.tokens});
     }
     if (!own.empty() && std::ranges::all_of(own, [](const BlockSum& b) {
@@ -157,7 +157,7 @@ bool Learned(const Evidence& evidence, const TaskSettings& task,
   if (RankedBy(task) == "loss") return true;
   const auto own = evidence.Mean(SubjectOf(task.name, encoding),
                                  task.train_length, "accuracy");
-  // A study may leave the training length out.
+  // A study may omit the training length.
   const bool scored =
       std::ranges::find(task.lengths, task.train_length) != task.lengths.end();
   return !scored || (own && own->mean >= kLearnedShare);
@@ -177,7 +177,7 @@ Json SummaryJson(const Settings& settings, const Evidence& evidence) {
         for (const std::string metric : {"loss", "accuracy"}) {
           const auto mean = evidence.Mean(subject, length, metric);
           if (!mean) continue;
-          // One block of one seed has no interval.
+          // A single block of a single seed has no interval.
           const bool known = std::isfinite(mean->low);
           summary.push_back(
               {{"task", task.name},

@@ -1,6 +1,5 @@
-// What a study's scores say, and how surely: means with intervals, rankings
-// whose differences are significant or not, and what papers claim beside what
-// was found.
+// The evidence in a study's scores: means with confidence intervals, rankings
+// with significance, and claims of papers compared with the results.
 #ifndef LOCUS_LAB_REPORT_EVIDENCE_H_
 #define LOCUS_LAB_REPORT_EVIDENCE_H_
 
@@ -19,13 +18,14 @@ namespace locus::lab {
 // Scores by subject ("text/rope", "extend/yarn/50"), length and seed.
 class Evidence {
  public:
-  // Takes the blocks out of a job's evaluations.
+  // Moves the blocks out of a job's evaluations.
   void Add(const std::string& subject, uint64_t seed, Json& evaluations);
 
-  // Nothing where no seed has a number. `metric` is "loss" or "accuracy".
+  // Returns nothing if no seed has a number. `metric` is "loss" or "accuracy".
   std::optional<Interval> Mean(const std::string& subject, int64_t length,
                                const std::string& metric) const;
-  // One of a subject minus another, over the seeds that both have.
+  // The score of one subject minus that of another, over the seeds that both
+  // have.
   struct Place {
     std::string subject = {};
     int64_t length = 0;
@@ -52,13 +52,13 @@ std::string SubjectOf(const std::string& task, const std::string& encoding);
 // "extend/yarn/50"
 std::string ExtensionSubject(const std::string& method, int64_t steps);
 
-// The share of answers that a model must have right at its training length to
-// have learned a task with exact answers. Text counts as learned.
+// The share of correct answers at the training length from which a model counts
+// as having learned a task with exact answers. Text always counts as learned.
 inline constexpr double kLearnedShare = 0.9;
 bool Learned(const Evidence& evidence, const TaskSettings& task,
              const std::string& encoding);
 
-// "loss" for text, "accuracy" for the others: what encodings are ranked by.
+// "loss" for text, "accuracy" for others: the metric of rankings.
 std::string RankedBy(const TaskSettings& task);
 
 // The parts "summary", "ranking" and "claims" of results.json (docs/lab.md).

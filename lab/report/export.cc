@@ -77,7 +77,7 @@ std::string CostCsv(const Json& results) {
   return text;
 }
 
-// Mean over seeds by length, a curve per encoding; absent where it has none.
+// Mean over seeds by length, with a curve per encoding that has one.
 cli::Figure ByLength(const Json& results, const Json& task,
                      const std::string& metric) {
   const bool loss = metric == "loss";
@@ -107,7 +107,7 @@ cli::Figure ByLength(const Json& results, const Json& task,
           .panels = {panel}};
 }
 
-// A task's name as a part of a file's.
+// The name of a task as part of a file name.
 std::string FileName(std::string name) {
   std::ranges::replace_if(
       name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-'; },
@@ -151,7 +151,7 @@ std::vector<fs::path> Export(const Json& results, const fs::path& folder,
     for (const Json& task : results["settings"]["tasks"]) {
       for (const char* metric : {"loss", "accuracy"}) {
         const cli::Figure figure = ByLength(results, task, metric);
-        // No run is finished yet.
+        // No run has finished yet.
         if (std::get<cli::Curves>(figure.panels[0]).curves.empty()) continue;
         written.push_back(out / fmt::format("{}-{}.{}", FileName(task["name"]),
                                             metric, format));

@@ -1,4 +1,4 @@
-// Numbers and sentences that the page and the terminal share.
+// Numbers and sentences shared by the page and the terminal.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +22,7 @@ double Mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// "+23 %", "0 %"; the space does not break.
+// "+23 %", "0 %", with a no-break space.
 std::string Percent(double change) {
   const double percent = std::round(100 * change);
   return percent == 0 ? "0\u00a0%" : fmt::format("{:+.0f}\u00a0%", percent);
@@ -33,9 +33,9 @@ std::string Times(const Json& task, int64_t length) {
                                   task["train_length"].get<double>());
 }
 
-// Encodings in their order, "<" where a step is significant and "~" where not.
+// Encodings in order, with "<" between significantly different ones, else "~".
 std::string OrderOf(const Json& results, const Json& ranking) {
-  // A sentence has room for so many; the tables have them all.
+  // The most that fit in a sentence; the tables have all of them.
   constexpr size_t kNamed = 10;
   const Json& places = ranking["places"];
   const std::string better = ranking["metric"] == "loss" ? " < " : " > ";
@@ -58,8 +58,8 @@ std::string OrderOf(const Json& results, const Json& ranking) {
   return order;
 }
 
-// The order at a length of the first task, with the change of each against its
-// own loss at the training length.
+// The order at a length of the first task, with the change of each encoding
+// relative to its own loss at the training length.
 void AddOrder(const Json& results, const Json& task, int64_t length,
               std::vector<std::string>& found) {
   for (const Json& ranking : results["ranking"]) {
@@ -148,7 +148,7 @@ void AddExtension(const Json& results, const Json& task,
     parts.push_back(std::move(part));
   }
   if (parts.empty()) return;
-  // The other sentences speak of all seeds; extension may have fewer.
+  // Other sentences refer to all seeds; extensions may have fewer.
   std::set<int64_t> seeds;
   for (const Json& run : results["extensions"])
     seeds.insert(run["seed"].get<int64_t>());

@@ -1,4 +1,5 @@
-// The page: what can be read without scripts, and the data for those that draw.
+// The page: content that is readable without scripts, and data for those that
+// draw.
 #include "lab/report/report.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ std::string ValueText(const Json& value) {
   return text;
 }
 
-// Name and value, one row each; objects inside get "outer, inner" names.
+// Name and value, in one row each; nested objects get "outer, inner" names.
 void AddRows(const std::string& name, const Json& value, Table& table) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.items()) {
@@ -51,11 +52,11 @@ std::string SettingsTable(const Json& results) {
   AddRows("machine", results["machine"], table);
   const Json& settings = results["settings"];
   for (const auto& [key, value] : settings.items()) {
-    // Tasks have these themselves.
+    // Tasks have their own values of these.
     if (key == "tasks" || settings["tasks"].front().contains(key)) continue;
     AddRows(key, value, table);
   }
-  // Rates that were tried, with the loss of each.
+  // The learning rates that were tried, with the loss of each.
   for (const Json& run : results["tuning"]) {
     AddRows(fmt::format("tuned, {}, {}, learning rate {:g}",
                         run["task"].get<std::string>(),
@@ -74,7 +75,7 @@ std::string SettingsTable(const Json& results) {
   return table.Html();
 }
 
-// While the study runs. The page reloads itself; see web/src/live.ts.
+// Shown while the study runs. The page reloads itself; see web/src/live.ts.
 std::string LiveLine(const Json& progress) {
   const Json& left = progress["seconds_left"];
   std::vector<std::string> running;
@@ -134,7 +135,7 @@ std::string FindingsList(const Json& results) {
   return html + "</ul>\n";
 }
 
-// Tasks that no model has learned, in a sentence.
+// A sentence about tasks that no model has learned.
 std::string UnlearnedHtml(const Json& results) {
   std::vector<std::string> names;
   for (const Json& task : results["settings"]["tasks"]) {
@@ -173,7 +174,7 @@ std::string ReportHtml(const Json& results) {
   const auto fill = [&](const char* name, const std::string& html) {
     Fill(page, fmt::format("<!--locus:{}-->", name), html);
   };
-  // Where scripts are off; otherwise they do it.
+  // For browsers without scripts; otherwise scripts do it.
   fill("refresh", results.contains("progress")
                       ? "<noscript><meta http-equiv=\"refresh\" "
                         "content=\"15\"></noscript>"

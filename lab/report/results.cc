@@ -40,8 +40,8 @@ Json MachineJson(const ResultsRequest& request) {
                                sysconf(_SC_PAGE_SIZE)}};
 }
 
-// A name for labels: the acronym in the title ("RoPE"), or its first word if
-// that is one ("ALiBi"), or the title if short, or the name.
+// A short label: the acronym in the title ("RoPE"), or its first word if that
+// is one ("ALiBi"), or the title if it is short, or the name.
 std::string ShortName(const EncodingInfo& info) {
   const auto is_acronym = [](std::string_view word) {
     return word.size() > 1 && word.find(' ') == std::string_view::npos &&
@@ -65,7 +65,7 @@ std::string ShortName(const EncodingInfo& info) {
   return name;
 }
 
-// What the textbook says of a built-in encoding.
+// The textbook facts of a built-in encoding.
 Json ListedJson(const Settings& settings, const std::string& name) {
   const Variant variant = FindVariant(name);
   const EncodingInfo& info = *variant.info;
@@ -101,7 +101,7 @@ Json ListedJson(const Settings& settings, const std::string& name) {
       {"note", info.extrapolation_note}};
 }
 
-// The same for one written in Python.
+// The same for an encoding written in Python.
 Json ScriptedJson(const std::string& path) {
   const auto scripted = ScriptedEncoding::Open(path);
   constexpr const char* kTerms[] = {"bias", "q_table", "v_table"};
@@ -123,8 +123,8 @@ Json EncodingJson(const Settings& settings, const std::string& name) {
                                       : ScriptedJson(file->second);
 }
 
-// What the jobs found, sorted into the parts of results.json. Times and memory
-// are added by `Costs`, afterwards.
+// The results of the jobs, sorted into the parts of results.json. Times and
+// memory are added later by `Costs`.
 struct Parts {
   Json runs = Json::array();
   Json extensions = Json::array();
@@ -174,8 +174,8 @@ Parts Collect(const Study& study) {
   return parts;
 }
 
-// Trainable numbers of the first task's plainest model, without any of an
-// encoding.
+// Number of trainable parameters of the first task's smallest model, without
+// those of an encoding.
 Json ParametersJson(const Json& runs, const std::string& task) {
   Json least = nullptr;
   for (const Json& run : runs) {
@@ -185,7 +185,7 @@ Json ParametersJson(const Json& runs, const std::string& task) {
   return least;
 }
 
-// "text/rope/1" as people say it.
+// A readable title for a job such as "text/rope/1".
 std::string JobTitle(const Job& job) {
   switch (job.kind) {
     case JobKind::kTune:
@@ -274,7 +274,7 @@ Json ResultsJson(const ResultsRequest& request) {
 }
 
 std::string ResultsText(const Json& results) {
-  // A terminal may show it: everything but ASCII is escaped.
+  // A terminal may show it: non-ASCII characters are escaped.
   const auto ascii = [](const Json& json) {
     return json.dump(-1, ' ', /*ensure_ascii=*/true);
   };

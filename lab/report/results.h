@@ -1,4 +1,4 @@
-// results.json: everything that a study found, for programs to read.
+// results.json: all results of a study, for programs.
 #ifndef LOCUS_LAB_REPORT_RESULTS_H_
 #define LOCUS_LAB_REPORT_RESULTS_H_
 
@@ -15,16 +15,16 @@ struct ResultsRequest {
   const Study& study;
   const std::vector<Failure>& failures;
   int workers = 1;
-  double seconds = 0;          // spent on it so far, in all its sessions
-  const Live* live = nullptr;  // of a study that is still at work
+  double seconds = 0;          // total time so far, over all sessions
+  const Live* live = nullptr;  // if the study is still running
 };
 
-// From the results of the jobs that are done; "progress" says what runs now.
-// Its "fingerprint" covers all but times, memory, the machine and how often the
-// study was interrupted.
+// Made from the results of finished jobs; "progress" has what is running. The
+// "fingerprint" covers everything except times, memory, the machine and how
+// often the study was interrupted.
 Json ResultsJson(const ResultsRequest& request);
 
-// The file: a line for each run, picture and so on.
+// The text of the file: a line for each run, picture and so on.
 std::string ResultsText(const Json& results);
 
 // Mean over seeds and its 95 % interval, if any ran at that length.
@@ -33,7 +33,7 @@ struct Spread {
   double low = 0;
   double high = 0;
   int64_t seeds = 0;
-  bool learned = true;  // the task, at the training length
+  bool learned = true;  // has learned the task at the training length
   bool best =
       false;  // no significant difference from the best, while others differ
 };
@@ -41,7 +41,7 @@ std::optional<Spread> FindSummary(const Json& results, const std::string& task,
                                   const std::string& encoding, int64_t length,
                                   const std::string& metric);
 
-// Why an encoding did not serve a length, if it did not.
+// The reason why an encoding does not support a length, if it does not.
 std::optional<std::string> FindRefusal(const Json& results,
                                        const std::string& task,
                                        const std::string& encoding,

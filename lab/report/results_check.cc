@@ -12,13 +12,13 @@
 namespace locus::lab {
 namespace {
 
-// Integers up to here are exact as numbers of JavaScript, and four of them do
-// not overflow an int64.
+// Integers up to here are exact as JavaScript numbers, and the sum of four of
+// them does not overflow an int64.
 constexpr int64_t kMostWhole = int64_t{1} << 53;
-// results.json has 5 levels; the writers of JSON recurse.
+// results.json has 5 levels; JSON writers recurse.
 constexpr int kMostLevels = 32;
 
-// A value and how it was reached.
+// A value, and its path.
 class Part {
  public:
   explicit Part(const Json& value) : value_(value) {}
@@ -50,7 +50,7 @@ class Part {
     if (value_.is_array()) {
       return value_.empty() ? "an empty array" : "an array";
     }
-    // ASCII alone, so that nothing of it steers a terminal.
+    // Only ASCII, so that nothing in it can control a terminal.
     constexpr size_t kMost = 40;
     std::string text = value_.dump(-1, ' ', /*ensure_ascii=*/true);
     std::erase(text, '\x7f');
@@ -70,7 +70,7 @@ void Text(const Part& part) {
   part.Require(part.value().is_string(), "a string");
 }
 
-// Text that the terminal shows as well.
+// A string that is also shown in the terminal.
 void Name(const Part& part) {
   Text(part);
   const auto& text = part.value().get_ref<const std::string&>();
@@ -93,7 +93,7 @@ void Number(const Part& part) {
   part.Require(part.value().is_number(), "a number");
 }
 
-// A run that diverged has no number.
+// A diverged run has no number.
 void NumberOrNull(const Part& part) {
   part.Require(part.value().is_number() || part.value().is_null(),
                "a number or null");
@@ -134,7 +134,7 @@ void Object(const Part& part) {
   part.Require(part.value().is_object(), "an object");
 }
 
-// A key that may be absent.
+// Checks a key that may be absent.
 void May(const Part& part, std::string_view key, const Check& check) {
   const auto at = part.value().find(key);
   if (at != part.value().end()) check(Part(*at, part, key));
@@ -289,7 +289,7 @@ void CheckProgress(const Part& progress) {
   Must(progress, "seconds_left", NumberOrNull);
 }
 
-// Extensions are of models of the task "text", and are shown at its lengths.
+// Extensions belong to models of the task "text", and are shown at its lengths.
 void CheckExtendedTask(const Json& results) {
   if (results["extensions"].empty()) return;
   const Json& tasks = results["settings"]["tasks"];

@@ -1,5 +1,5 @@
-// Whether a results.json that was read from disk is one that the report can
-// show. Code that draws it may then take every key and type for granted.
+// Checks whether a results.json from disk can be shown by the report, so that
+// code that draws it may rely on every key and type.
 #ifndef LOCUS_LAB_REPORT_RESULTS_CHECK_H_
 #define LOCUS_LAB_REPORT_RESULTS_CHECK_H_
 
@@ -10,15 +10,15 @@
 
 namespace locus::lab {
 
-// Throws Error with the JSON path, what must be there and what is:
+// Throws Error with the JSON path, the expected value and the actual one:
 // "runs[0].evaluations[1].loss must be a number or null, got an object".
-// Keys that the report does not show are not looked at.
+// Ignores keys that the report does not show.
 void CheckResults(const Json& results);
 
-// The text of a results.json, parsed and checked. Throws Error.
+// Parses and checks the text of a results.json. Throws Error.
 Json ParseResults(std::string_view text);
 
-// The same of a file, which the Error then names.
+// The same for a file, which the Error then names.
 Json ReadResults(const std::filesystem::path& path);
 
 }  // namespace locus::lab

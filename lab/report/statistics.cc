@@ -11,7 +11,7 @@ namespace {
 constexpr int kReplicates = 1000;
 
 // The 97.5th percentile of Student's t, by degrees of freedom from 1; the last
-// holds for any more.
+// value is used for more.
 double StudentT(size_t freedom) {
   constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
@@ -19,7 +19,7 @@ double StudentT(size_t freedom) {
   return freedom <= std::size(kTable) ? kTable[freedom - 1] : 2.04;
 }
 
-// How often each of `count` things is drawn in `count` draws.
+// How often each of `count` items is drawn in `count` draws with replacement.
 std::vector<double> Draw(size_t count, Random& random) {
   std::vector<double> times(count);
   for (size_t n = 0; n < count; ++n) {
@@ -28,7 +28,7 @@ std::vector<double> Draw(size_t count, Random& random) {
   return times;
 }
 
-// The mean over seeds of sums over tokens, each as often as it was drawn.
+// The mean over seeds of the sums over tokens, weighted by the number of draws.
 double WeightedMean(const Scores& scores, const std::vector<double>& seeds,
                     const std::vector<double>& blocks) {
   double mean = 0;
@@ -46,8 +46,8 @@ double WeightedMean(const Scores& scores, const std::vector<double>& seeds,
   return mean / weight;
 }
 
-// `statistic` takes how often each seed is drawn and draws blocks itself: all
-// of them once if it is given no source.
+// `statistic` takes how often each seed is drawn, and draws blocks itself;
+// without a random source, it uses every block once.
 template <typename Statistic>
 Interval Bootstrap(size_t seeds, size_t blocks, const Statistic& statistic) {
   const std::vector<double> every_seed(seeds, 1.0);

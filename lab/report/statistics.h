@@ -1,15 +1,16 @@
-// How sure a mean over seeds and sequences is.
+// The uncertainty of a mean over seeds and sequences.
 //
 // Every encoding of a task is scored on the same blocks of sequences, and runs
-// of one seed share their data and starting values. Seeds and blocks are
-// crossed, so both are resampled (Owen, "The pigeonhole bootstrap", 2007), the
-// same draws for every encoding: differences of two encodings are paired in
+// with the same seed share their data and initial values. Seeds and blocks are
+// crossed, so both are resampled (Owen, "The pigeonhole bootstrap", 2007), with
+// the same draws for every encoding: differences of two encodings are paired in
 // both.
 //
-// A bootstrap over n seeds understates their variance by (n - 1) / n, and few
-// seeds leave it uncertain: the interval is the mean and Student's t for n - 1
-// degrees of freedom times the corrected standard error. With one seed only
-// blocks are resampled: the interval then speaks of that one model.
+// A bootstrap over n seeds underestimates their variance by (n - 1) / n, and
+// with few seeds the variance is uncertain: the interval is the mean plus or
+// minus Student's t for n - 1 degrees of freedom times the corrected standard
+// error. With one seed only blocks are resampled, and the interval applies to
+// that one model.
 #ifndef LOCUS_LAB_REPORT_STATISTICS_H_
 #define LOCUS_LAB_REPORT_STATISTICS_H_
 
@@ -23,7 +24,7 @@ struct BlockSum {
   double sum = 0;
   double tokens = 0;
 };
-// By seed, then block. Every seed has the same blocks.
+// Indexed by seed, then block. Every seed has the same blocks.
 using Scores = std::vector<std::vector<BlockSum>>;
 
 // A mean, and the 95 % interval around it.
@@ -35,11 +36,11 @@ struct Interval {
   bool ExcludesZero() const { return low > 0 || high < 0; }
 };
 
-// The mean over seeds of the mean per token. Not empty.
+// The mean over seeds of the mean per token. `scores` must not be empty.
 Interval MeanInterval(const Scores& scores);
 
-// The mean of `a` minus that of `b`, of the same seeds. Where they have as many
-// blocks, these are paired, too.
+// The mean of `a` minus that of `b`, with the same seeds. If they have equally
+// many blocks, these are paired as well.
 Interval DifferenceInterval(const Scores& a, const Scores& b);
 
 }  // namespace locus::lab

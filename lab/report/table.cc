@@ -9,7 +9,7 @@
 namespace locus::lab {
 namespace {
 
-// Characters of UTF-8: each has one byte that is no continuation.
+// Number of UTF-8 characters: each has one byte that is not a continuation.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
@@ -145,7 +145,7 @@ void MarkBest(Table& table, size_t column, Best best) {
   for (Row& row : table.rows) {
     Cell& cell = row.cells[column];
     if (cell.value.empty()) continue;
-    // Unlike std::stod, it takes a subnormal number for what it is.
+    // Unlike std::stod, it accepts subnormal numbers.
     const double here = std::strtod(cell.value.c_str(), nullptr);
     if (!found || (best == Best::kLowest ? here < value : here > value)) {
       found = &cell;

@@ -1,4 +1,4 @@
-// A table for the page, as web/README.md describes it, and for the terminal.
+// A table for the page, in the format of web/README.md, and for the terminal.
 #ifndef LOCUS_LAB_REPORT_TABLE_H_
 #define LOCUS_LAB_REPORT_TABLE_H_
 
@@ -14,7 +14,7 @@ std::string EscapeHtml(std::string_view text);
 struct Cell {
   std::string text = {};
   std::string small = {};  // after it, in smaller letters
-  std::string value = {};  // a number in full, if it is one
+  std::string value = {};  // the full number, if it is one
   std::string title = {};  // shown on request
   bool number = false;
   bool best = false;
@@ -22,11 +22,11 @@ struct Cell {
   bool unlearned = false;  // not comparable
 
   std::string Html(bool row_header) const;
-  // "2.413 ± 0.012*": the best have a star, the unlearned a question mark.
+  // "2.413 ± 0.012*": a star marks the best, a question mark the unlearned.
   std::string Text() const;
 };
 
-// Text, a number ("-" if NaN) with its digits, a refusal.
+// A cell with text; a number ("-" if NaN) in the given form; a refusal.
 Cell TextCell(std::string_view text);
 Cell NumberCell(double value, std::string_view shown);
 Cell RefusedCell(std::string_view sentence);
@@ -42,7 +42,7 @@ struct Row {
 };
 
 struct Table {
-  std::string name = {};  // of the mark; the id is "table-" and this
+  std::string name = {};  // of the placeholder; the id is "table-" + name
   std::string caption = {};
   std::vector<Column> columns = {};
   std::vector<Row> rows = {};
@@ -53,7 +53,7 @@ struct Table {
   std::string Text() const;
 };
 
-// A paragraph in the place of a table or list without data.
+// A paragraph in place of a table or list without data.
 std::string NothingHtml(std::string_view why);
 
 // Marks the lowest or the highest number of a column.

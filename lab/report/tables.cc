@@ -1,4 +1,5 @@
-// The tables of the page and the terminal; web/README.md has their columns.
+// The tables of the page and the terminal; web/README.md describes their
+// columns.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -148,10 +149,10 @@ Table LossTable(const Json& results) {
   return table;
 }
 
-// Tasks with exact answers: every one but text.
+// Tasks with exact answers: all except text.
 Table AccuracyTable(const Json& results) {
-  // Tasks differ in their lengths: a column has those that are the same
-  // multiple of the training length.
+  // Tasks differ in their lengths: a column has the same multiple of each
+  // task's training length.
   std::vector<double> multiples;
   std::vector<Json> tasks;
   for (const Json& task : results["settings"]["tasks"]) {

@@ -1,4 +1,4 @@
-// What the terminal shows at the end.
+// The text for the terminal at the end.
 #include <fmt/format.h>
 
 #include "lab/report/report.h"

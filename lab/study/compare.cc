@@ -48,7 +48,7 @@ std::string Progressed(const Study& study) {
                      study.plan.size());
 }
 
-// Seconds of earlier sessions; a session that was killed is not counted.
+// Seconds of earlier sessions; those of killed sessions are missing.
 double EarlierSeconds(const Study& study) {
   const fs::path path = study.SecondsPath();
   return fs::exists(path) ? ReadSealedJson(path)["seconds"].get<double>() : 0.0;
@@ -58,7 +58,7 @@ void KeepSeconds(const Study& study, double seconds) {
   WriteSealedJson(study.SecondsPath(), {{"seconds", seconds}});
 }
 
-// The report, and what is exported beside it.
+// Writes the report and the exports.
 void WriteReport(const CompareOptions& options, const Json& results) {
   const fs::path& folder = options.request.folder;
   WriteFile(ReportPath(folder), ReportHtml(results));
@@ -79,7 +79,7 @@ void Show(const CompareOptions& options, const Json& results) {
   }
 }
 
-// Models that nothing starts from any more.
+// Removes models from which no job will start any more.
 void DropCheckpoints(const Study& study) {
   for (const Job& job : study.plan) {
     std::error_code error;  // it may be gone already
@@ -87,7 +87,8 @@ void DropCheckpoints(const Study& study) {
   }
 }
 
-// How this program is called: by the tool beside it, where there is one.
+// The name under which this program is called: by the `locus` beside it, if
+// any.
 std::string ProgramName() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
@@ -113,7 +114,7 @@ void FirstAnswer::Announce(const Json& results, const fs::path& page) {
   if (!opened) {
     Log(fmt::format("{} shows the results so far and refreshes itself",
                     page.string()));
-    announced_ = progress["first_answer"];  // an earlier session had it
+    announced_ = progress["first_answer"];  // an earlier session announced it
   }
   if (announced_ || !progress["first_answer"].get<bool>()) return;
   announced_ = true;

@@ -1,4 +1,4 @@
-// The command: begins or continues a study, and shows what came out.
+// The command: starts or continues a study, and shows the results.
 #ifndef LOCUS_LAB_STUDY_COMPARE_H_
 #define LOCUS_LAB_STUDY_COMPARE_H_
 
@@ -7,14 +7,14 @@
 
 namespace locus::lab {
 
-// Exit codes: fine; it ran and something failed; bad usage, input or disk;
+// Exit codes: success; it ran and something failed; bad usage, input or disk;
 // stopped by a signal.
 inline constexpr int kSuccess = 0;
 inline constexpr int kSomeFailed = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInterrupted = 130;
 
-// What to do with a study that is in the folder already.
+// What to do if the folder already has a study.
 enum class Existing : uint8_t {
   kRefuse,    // an unfinished one is an error; a finished one is moved aside
   kResume,    // continue it; options that were given must match
@@ -31,11 +31,11 @@ struct CompareOptions {
   std::vector<std::string> formats = {};  // of tables and charts to export
 };
 
-// Each returns an exit code and throws Error.
+// Each returns an exit code or throws Error.
 int Compare(const CompareOptions& options);
 // Collective: the ranks train each run together, one run after another. Only
-// the first rank touches the folder, prints and measures; its exit code is that
-// of all.
+// the first rank accesses the folder, prints and measures; its exit code is
+// that of all.
 int CompareOnRanks(const CompareOptions& options, const Ranks& ranks);
 int Redraw(const CompareOptions& options);                        // --plot-only
 int ShowPlan(const CompareOptions& options, const Ranks& ranks);  // --dry-run

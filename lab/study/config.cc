@@ -56,7 +56,7 @@ constexpr OptionRow kRows[] = {
     {"--out", "FOLDER", "where everything goes (default: results)", false},
 };
 
-// By any of its names.
+// Finds an option by any of its names.
 std::optional<OptionRow> FindOption(const std::string& name) {
   for (const OptionRow& row : kRows) {
     for (const std::string& flag : Words(row.flags)) {
@@ -74,7 +74,7 @@ std::string OptionNames() {
   return names;
 }
 
-// Of a key in the file `path`; throws Error if there is none.
+// The option of a key in the file `path`; throws Error if there is none.
 OptionRow OptionOf(const std::string& key, const std::string& path) {
   std::string name = key;
   std::ranges::replace(name, '_', '-');
@@ -87,7 +87,7 @@ OptionRow OptionOf(const std::string& key, const std::string& path) {
   return *row;
 }
 
-// The text that the command line would have for a value of the file.
+// The command-line text that is equivalent to a value of the file.
 std::string TextOf(const Json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number()) return value.dump();
@@ -118,7 +118,7 @@ T ReadNumber(const GivenValue& given, T least, T most, std::string_view kind) {
 }
 
 // Paths of the leaves of JSON, and their values: "model.heads" -> "4". In a
-// list of objects with names the path goes by name: "tasks.text.steps".
+// list of objects with names, the path has the name: "tasks.text.steps".
 using Leaves = std::vector<std::pair<std::string, std::string>>;
 void Flatten(const Json& json, const std::string& path, Leaves& leaves) {
   const bool named = json.is_array() && !json.empty() &&
@@ -193,7 +193,7 @@ Given ReadConfig(const std::string& path) {
   // Some forty settings, and comments.
   constexpr size_t kMostBytes = size_t{1} << 20;
   std::set<std::string> known;
-  // While it is read: a later value would silently take the place of the first.
+  // Checked while parsing: a later value would silently replace the first.
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start && depth > 0) {
       throw Error(

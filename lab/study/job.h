@@ -1,4 +1,4 @@
-// What a worker does: trains, extends or measures, saves as it goes, and
+// The work of a worker: trains, extends or measures, saves regularly, and
 // writes the job's result.
 #ifndef LOCUS_LAB_STUDY_JOB_H_
 #define LOCUS_LAB_STUDY_JOB_H_
@@ -14,21 +14,21 @@ namespace locus::lab {
 struct JobContext {
   const Study& study;
   const Job& job;
-  const Ranks& ranks = SingleProcess();  // that share the job
+  const Ranks& ranks = SingleProcess();  // the ranks that share the job
   double save_every = 1.0;               // seconds
   std::function<void(const std::string& line)> report = {};
 };
 
-// The result is in two parts: "answer", the same bits whenever and however
-// often the job was interrupted, and "cost", times and memory.
+// The result has two parts: "answer", which is bitwise the same whenever and
+// however often the job was interrupted, and "cost", with times and memory.
 //
-// With several ranks, only the first reads and writes files and reports
+// With several ranks, only the first one reads and writes files and reports
 // progress; all of them stop, or throw, after the same step.
 //
 // Returns false if it stopped early on request. Throws Error.
 bool RunJob(const JobContext& context);
 
-// Both parts, and a copy of study.json that it can be recovered from.
+// Writes both parts, and a copy of study.json for recovery.
 void WriteResult(const JobContext& context, const Json& answer,
                  const Json& cost);
 
@@ -36,21 +36,21 @@ void WriteResult(const JobContext& context, const Json& answer,
 bool TrainAndEvaluate(const JobContext& context);
 void Measure(const JobContext& context);
 
-// How a job went: an exit code of compare_worker.h, and what was wrong.
+// How a job ended: an exit code of worker.h, and the error.
 struct JobOutcome {
   int code = 0;
   std::string error = {};
 };
-// As RunJob, with every exception but LostRanks made one sentence.
+// As RunJob, but every exception except LostRanks becomes a sentence.
 JobOutcome TryJob(const JobContext& context);
 
-// Operations (as plan.h counts them) that the ranks do in a second, from a few
-// steps of the first job.
+// Operations (as counted by plan.h) that the ranks do per second, measured over
+// a few steps of the first job.
 double MeasureRate(const Study& study, const Ranks& ranks);
 
-// NaN and infinities have no place in JSON.
+// NaN and infinities become null, since JSON cannot represent them.
 Json FiniteJson(double value);
-// Of a list that is not empty.
+// Of a nonempty list.
 double Quantile(std::vector<double> values, double share);
 
 }  // namespace locus::lab

@@ -1,4 +1,4 @@
-// Seconds and memory of a training step.
+// Measures seconds and memory of a training step.
 #include <chrono>
 #include <optional>
 
@@ -15,10 +15,10 @@ Json RowOf(const RunSpec& spec) {
           {"path", PathName(spec.path)}};
 }
 
-// The sentence of an encoding that does not serve such a model.
+// The error of an encoding that does not support such a model, if any.
 std::optional<std::string> Refusal(const RunSpec& spec, const Corpus* corpus) {
   try {
-    // Some paths say so at their first step.
+    // Some encodings report it only at their first step.
     Run(spec, corpus).Step();
     return {};
   } catch (const Error& e) {
@@ -60,7 +60,7 @@ double MeasureRate(const Study& study, const Ranks& ranks) {
   OnAllRanks(ranks, [&] { corpus = OpenCorpus(study.settings); });
   const RunSpec& spec = study.plan.front().spec;
   Run run(spec, corpus ? &*corpus : nullptr, ranks);
-  run.Step();  // allocates
+  run.Step();  // allocates memory
   constexpr int kSteps = 5;
   const auto start = std::chrono::steady_clock::now();
   for (int n = 0; n < kSteps; ++n) run.Step();

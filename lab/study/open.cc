@@ -44,7 +44,7 @@ Study Resume(const CompareOptions& options) {
   return std::move(*stored);
 }
 
-// A finished one of this very version, or nothing to lose.
+// Whether the folder has a finished study of this version, or nothing to lose.
 bool MayReplace(const fs::path& folder) {
   const fs::path path = folder / "results.json";
   if (!fs::exists(folder / "study.json") && !HasRuns(folder)) return true;
@@ -88,7 +88,7 @@ Study Open(const CompareOptions& options) {
   return Begin(options);
 }
 
-// Options are checked before anything on disk is touched.
+// Checks the options before anything on disk is touched.
 fs::path MakeFolderFor(const CompareOptions& options) {
   Resolve(options.request.given);
   MakeFolder(options.request.folder);
@@ -99,7 +99,7 @@ fs::path MakeFolderFor(const CompareOptions& options) {
 
 OpenedStudy::OpenedStudy(const CompareOptions& options)
     : lock_(MakeFolderFor(options)) {
-  // Until here, a signal just ends the program.
+  // Until here, a signal simply ends the program.
   InstallSignalHandlers(/*interrupt=*/true);
   study_ = Open(options);
   RemoveUnfinished(study_.folder);

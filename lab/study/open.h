@@ -1,4 +1,4 @@
-// The study that the options ask for, begun or found in its folder.
+// The study that the options describe, newly created or found in its folder.
 #ifndef LOCUS_LAB_STUDY_OPEN_H_
 #define LOCUS_LAB_STUDY_OPEN_H_
 
@@ -8,11 +8,11 @@
 
 namespace locus::lab {
 
-// Nobody else writes to the folder as long as it lives. From then on, a signal
-// is a wish to stop (compare_stop.h).
+// Holds the folder's lock during its lifetime. From construction on, a signal
+// is a request to stop (stop.h).
 class OpenedStudy {
  public:
-  // Throws Error; a study that may not be replaced stays as it is.
+  // Throws Error; a study that may not be replaced remains unchanged.
   explicit OpenedStudy(const CompareOptions& options);
 
   const Study& study() const { return study_; }

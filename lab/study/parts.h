@@ -1,4 +1,4 @@
-// What a study on one process and one on several ranks have in common.
+// Shared code of studies on a single process and on several ranks.
 #ifndef LOCUS_LAB_STUDY_PARTS_H_
 #define LOCUS_LAB_STUDY_PARTS_H_
 
@@ -11,10 +11,10 @@
 
 namespace locus::lab {
 
-// One line on standard error, before the work.
+// Prints one line on standard error before the work.
 void LogPlan(const CompareOptions& options, const Study& study);
 
-// Says once where the page is, and once when the first answer is on it.
+// Announces once where the page is, and once when the first answer is on it.
 class FirstAnswer {
  public:
   void Announce(const Json& results, const std::filesystem::path& page);
@@ -26,12 +26,11 @@ class FirstAnswer {
   bool announced_ = false;
 };
 
-// Writes results.json and the page of a study that is still at work. Throws
-// StorageError.
+// Writes results.json and the page of a running study. Throws StorageError.
 void Publish(const CompareOptions& options, const Study& study,
              const Live& live, FirstAnswer& first);
 
-// Writes the results, says what came out, returns the exit code. Throws Error.
+// Writes the results, prints them, and returns the exit code. Throws Error.
 int Conclude(const CompareOptions& options, const Study& study,
              const Outcome& outcome);
 

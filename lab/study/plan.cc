@@ -8,13 +8,13 @@
 namespace locus::lab {
 namespace {
 
-// Operations of a forward pass over one token of a sequence of `length`:
-// 2 for each of the 12 d^2 weights of a layer, 4 d for each key it sees.
+// Operations of a forward pass per token of a sequence of `length`: 2 for each
+// of the 12 d^2 weights of a layer, 4 d for each visible key.
 double TokenWork(const RunSpec& spec, int64_t length) {
   const auto d = static_cast<double>(spec.model_dim);
   const double keys = static_cast<double>(length) *
                       (spec.kind == ModelKind::kDecoder ? 0.5 : 1.0);
-  // Embedding and head: as much as a byte's 256 rows.
+  // Embedding and head: as large as the 256 rows of bytes.
   return static_cast<double>(spec.layers) * (24.0 * d * d + 4.0 * d * keys) +
          2.0 * 256.0 * d;
 }
@@ -52,8 +52,8 @@ std::string TuningId(const std::string& task, const std::string& encoding,
   return fmt::format("tune/{}/{}/{}", task, encoding, factor);
 }
 
-// Short runs, scored at the training length on what is neither trained on nor
-// scored later. Their seed is none that a study would name.
+// Short runs, scored at the training length on data that are neither trained on
+// nor scored later. Their seed is one that no study would use.
 void AddTuning(const Settings& settings, const TaskSettings& task,
                std::vector<Job>& jobs) {
   constexpr uint64_t kSeed = 0x74756e65;
@@ -95,7 +95,7 @@ void AddTraining(const Settings& settings, const TaskSettings& task,
   }
 }
 
-// Zero-shot first: a fine-tuned one is evaluated in the same way.
+// Zero-shot first: a fine-tuned model is evaluated in the same way.
 void AddExtensions(const Settings& settings, const Job& base,
                    std::vector<Job>& jobs) {
   const ExtensionSettings& extension = settings.extension;
@@ -141,7 +141,7 @@ std::vector<RunSpec> CostModels(const Settings& settings, int64_t length) {
 }  // namespace
 
 double StepWork(const RunSpec& spec) {
-  // Backward costs twice the forward pass.
+  // The backward pass costs twice the forward pass.
   return 3.0 * static_cast<double>(spec.batch * spec.train_length) *
          TokenWork(spec, spec.train_length);
 }

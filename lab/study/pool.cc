@@ -26,7 +26,7 @@ struct Worker {
   Job job = {};
   pid_t pid = -1;
   int events = -1;
-  std::string buffered = {};  // of a line that is not complete
+  std::string buffered = {};  // the beginning of an incomplete line
   std::string error = {};
 };
 
@@ -35,8 +35,8 @@ struct Worker {
       fmt::format("cannot start a worker: {}: {}", what, std::strerror(errno)));
 }
 
-// In the child: this program once more, with a job to do. What it prints goes
-// to a log.
+// In the child: executes this program again with a job. Its output goes to a
+// log.
 [[noreturn]] void ExecWorker(const std::vector<std::string>& arguments,
                              const std::string& log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // it finishes its step, saves and exits
@@ -188,7 +188,7 @@ class Pool {
     outcome_.failures.push_back({.id = job.id, .sentence = sentence});
   }
 
-  // Waits a moment for lines and for workers that end.
+  // Waits a moment for lines and for workers to end.
   void Listen() {
     constexpr int kMilliseconds = 200;
     std::vector<pollfd> ends;
@@ -208,7 +208,7 @@ class Pool {
     }
   }
 
-  // False when the worker closed its end.
+  // Returns false if the worker closed its end.
   bool ReadLines(Worker& worker) {
     char buffer[4096];
     const ssize_t got = read(worker.events, buffer, sizeof(buffer));
@@ -245,8 +245,8 @@ class Pool {
     Note(worker.job, Reason(worker, status));
   }
 
-  // Ended by the signal that StopAll sent, be it before the worker could hear
-  // it or after.
+  // Whether the worker was ended by the signal that StopAll sent, before or
+  // after it could handle it.
   static bool IsOurDoing(int status) {
     if (WIFEXITED(status)) return WEXITSTATUS(status) == kWorkerStopped;
     return WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL;

@@ -16,10 +16,10 @@ struct Failure {
   std::string sentence = {};
 };
 
-// A study at work.
+// A running study.
 struct Live {
   std::vector<std::string> running = {};  // ids of jobs
-  double seconds_left = -1;               // less than zero while not known
+  double seconds_left = -1;               // negative if unknown
   const std::vector<Failure>& failures;   // so far
 };
 
@@ -28,20 +28,20 @@ struct PoolOptions {
   double save_every = 1.0;  // seconds between checkpoints of a worker
   bool measurements_only = false;
   std::function<void()> meanwhile = {};  // called several times a second
-  // Called when there is something new to write down, at most every few
-  // seconds, and never beside a measurement. A StorageError stops the study.
+  // Called when there are new results, at most every few seconds, and never
+  // during a measurement. A StorageError stops the study.
   std::function<void(const Live& live)> publish = {};
 };
 
 struct Outcome {
-  bool stopped = false;                // a signal asked for it
+  bool stopped = false;                // requested by a signal
   std::vector<Failure> failures = {};  // jobs that could not be done
-  std::string storage_error = {};      // one sentence, if the disk gave up
-  double seconds = 0;                  // by the clock on the wall
+  std::string storage_error = {};      // one sentence, if the disk failed
+  double seconds = 0;                  // wall-clock time
 };
 
-// When it is time to publish: at once when a job has ended, otherwise now and
-// then, and never so often that it takes more than a thirtieth of the time.
+// When to publish: at once after a job has ended, otherwise now and then, and
+// never so often that it takes more than a thirtieth of the time.
 class PublishClock {
  public:
   void JobEnded() { news_ = true; }
@@ -52,12 +52,12 @@ class PublishClock {
   using Clock = std::chrono::steady_clock;
   bool news_ = true;
   Clock::time_point last_ = {};
-  double took_ = 0;  // seconds, the last time
+  double took_ = 0;  // seconds, of the last call
 };
 
-// Does what is not done yet. A job that fails or crashes does not keep others
-// from going on; a disk that is full, or SIGINT or SIGTERM, stops them all
-// after their current step. A second signal ends them at once.
+// Runs the jobs that are not done yet. A job that fails or crashes does not
+// prevent others from running; a full disk, or SIGINT or SIGTERM, stops all of
+// them after their current step. A second signal ends them at once.
 Outcome RunJobs(const Study& study, const PoolOptions& options);
 
 }  // namespace locus::lab

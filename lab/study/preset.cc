@@ -1,4 +1,4 @@
-// docs/lab.md has the times that they take.
+// docs/lab.md lists how long they take.
 #include "lab/study/preset.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ Preset Default() {
           .score = 0.5};
 }
 
-// Some hours: the whole list.
+// Several hours: the whole list.
 Preset Full() {
   return {.text_seeds = 5,
           .synthetic_seeds = 3,
@@ -45,8 +45,8 @@ Preset Full() {
           .cost_lengths = {512, 1024, 2048}};
 }
 
-// The studies of papers, as far as models of this size can follow them; what
-// they claim is in lab/report/claims.cc.
+// Studies of papers, as far as models of this size can reproduce them; their
+// claims are in lab/report/claims.cc.
 
 // Press et al. 2022, "Train short, test long": the order past the training
 // length.
@@ -68,7 +68,7 @@ Preset Kazemnejad() {
           .cost_lengths = {}};
 }
 
-// Chen et al. 2023, bloc97 2023 and Peng et al. 2023: one RoPE model stretched
+// Chen et al. 2023, bloc97 2023 and Peng et al. 2023: one RoPE model extended
 // in every way, without and with fine-tuning.
 Preset Extension() {
   return {.tasks = {"text"},
@@ -79,7 +79,7 @@ Preset Extension() {
           .cost_lengths = {}};
 }
 
-// The textbook's comparison of every encoding that sequences have.
+// The textbook's comparison of all encodings for sequences.
 Preset Textbook() {
   return {.tasks = {"text"}, .text_seeds = 3, .extends = false};
 }

@@ -1,4 +1,4 @@
-// Ready studies, before options change them.
+// Predefined studies, before options modify them.
 #ifndef LOCUS_LAB_STUDY_PRESET_H_
 #define LOCUS_LAB_STUDY_PRESET_H_
 
@@ -11,23 +11,23 @@
 namespace locus::lab {
 
 struct Preset {
-  std::vector<std::string> tasks = {};           // empty: every one
-  std::vector<std::string> text_encodings = {};  // empty: every one of the list
+  std::vector<std::string> tasks = {};           // empty: all
+  std::vector<std::string> text_encodings = {};  // empty: all of the list
   std::vector<std::string> synthetic_encodings = {};
   int64_t text_seeds = 1;
   int64_t synthetic_seeds = 1;
-  double text_steps = 1;  // of the task's own number
+  double text_steps = 1;  // multiplies the task's own number
   double synthetic_steps = 1;
-  double score = 1;  // of the task's own tokens
+  double score = 1;  // multiplies the task's own tokens
   int64_t fine_tune_steps = 50;
   bool extends = true;             // RoPE models of text
-  bool extend_every_seed = false;  // or the first alone
+  bool extend_every_seed = false;  // or only the first
   std::vector<int64_t> cost_lengths = {512};
   std::vector<std::string> cost_encodings = {};  // empty: those of text
   int64_t cost_rounds = 9;
 };
 
-// The one that the option "preset" names; the default one if it is not given.
+// The preset that the option "preset" names, or the default one.
 Preset FindPreset(const Given& given);
 
 }  // namespace locus::lab

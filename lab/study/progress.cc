@@ -35,7 +35,7 @@ int64_t StepsOf(const Job& job) {
   return job.rounds;
 }
 
-// Of all that a job does, what one step is.
+// The share of a job's work that a step is.
 double WorkOfStep(const Job& job) {
   if (job.kind == JobKind::kTrain || job.kind == JobKind::kTune) {
     return StepWork(job.spec);
@@ -113,7 +113,7 @@ double ProgressLine::SecondsLeft() const {
         0.0, running.job.work - running.WorkDone() -
                  static_cast<double>(skipped) * WorkOfStep(running.job));
   }
-  // Too early to tell anything: starting alone takes as long.
+  // Too early for an estimate: starting alone takes this long.
   constexpr double kEnough = 5.0;
   if (work <= 0 || busy < kEnough) return -1;
   const double rate = work / busy;
@@ -131,7 +131,7 @@ std::string ProgressLine::Line() const {
 }
 
 void ProgressLine::Show() {
-  // Often enough to look alive; seldom enough for a log.
+  // Often enough to look alive, seldom enough for a log.
   const double pause = terminal_ ? 0.2 : 30.0;
   const auto now = Clock::now();
   if (std::chrono::duration<double>(now - shown_).count() < pause) return;

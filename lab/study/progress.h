@@ -1,5 +1,5 @@
-// What is going on, told on standard error: one line that changes on a
-// terminal, a plain line now and then elsewhere.
+// Progress on standard error: a line that is redrawn on a terminal, or a plain
+// line now and then elsewhere.
 #ifndef LOCUS_LAB_STUDY_PROGRESS_H_
 #define LOCUS_LAB_STUDY_PROGRESS_H_
 
@@ -14,7 +14,7 @@ namespace locus::lab {
 
 class ProgressLine {
  public:
-  // `left`: the jobs that are to be done now, of `total` in the study.
+  // `left`: the jobs to do now, of `total` in the study.
   ProgressLine(const std::vector<Job>& left, size_t total, int workers);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -23,13 +23,13 @@ class ProgressLine {
   void Start(const Job& job);
   // A line of the job's pipe.
   void OnLine(const Job& job, const std::string& line);
-  // It is over; `done` unless it failed or was stopped.
+  // The job has ended; `done` unless it failed or was stopped.
   void End(const Job& job, bool done);
-  // Draws the line if it is time for it.
+  // Redraws the line if it is time.
   void Show();
-  // A line that stays.
+  // Prints a permanent line.
   void Log(const std::string& sentence);
-  // Less than zero while nothing is known yet.
+  // Negative as long as it is unknown.
   double SecondsLeft() const;
 
  private:
@@ -37,7 +37,7 @@ class ProgressLine {
   struct Running {
     Job job = {};
     Clock::time_point start = {};
-    int64_t first_step = -1;  // where this session began it
+    int64_t first_step = -1;  // at the beginning of this session
     int64_t step = 0;
     std::string doing = "starting";
     double WorkDone() const;
@@ -49,7 +49,7 @@ class ProgressLine {
   int workers_;
   size_t total_;
   size_t done_;
-  double shared_work_ = 0;  // not started, of jobs that run side by side
+  double shared_work_ = 0;  // not started, of jobs that run in parallel
   double alone_work_ = 0;   // of jobs that run alone
   double work_done_ = 0;    // of jobs that ended in this session
   double busy_seconds_ = 0;
@@ -60,7 +60,8 @@ class ProgressLine {
 // "50 s", "4 min", "1 h 20 min"
 std::string DurationText(double seconds);
 
-// How long the jobs will take if a worker does `rate` operations a second.
+// The estimated duration of the jobs if a worker does `rate` operations per
+// second.
 double EstimateSeconds(const std::vector<Job>& jobs, int workers, double rate);
 
 }  // namespace locus::lab

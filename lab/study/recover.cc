@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Checkpoints and results of all runs, in the order of their names.
+// Checkpoints and results of all runs, sorted by name.
 std::vector<fs::path> RunFiles(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error;  // there may be no such folder
+  std::error_code error;  // the folder may not exist
   for (const fs::directory_entry& entry :
        fs::recursive_directory_iterator(folder / "runs", error)) {
     const fs::path name = entry.path().filename();
@@ -64,7 +64,7 @@ std::optional<Copy> FindCopy(const fs::path& folder) {
   return found;
 }
 
-// What is wrong with study.json; empty if nothing is.
+// Describes what is wrong with study.json; empty if nothing is.
 std::string Complaint(const fs::path& path) {
   if (!fs::exists(path)) return fmt::format("{} is missing", path.string());
   try {

@@ -1,4 +1,4 @@
-// How options change a ready study.
+// Applies options to a preset.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// The largest numbers that make sense; anything beyond is a typing error.
+// The largest sensible numbers; anything beyond is a typing error.
 constexpr int64_t kMostLength = 1 << 20;
 constexpr int64_t kMostSteps = 10'000'000;
 constexpr int64_t kMostBatch = 65536;
@@ -39,8 +39,8 @@ Names EveryTask() {
   return names;
 }
 
-// Names of a list without repeats; "all" is every one. `read` gives the one
-// spelling of a word, or throws.
+// Names of a list, without repeats; "all" means every one. `read` returns the
+// canonical spelling of a word, or throws.
 template <typename Read>
 Names ReadNames(const GivenValue& given, const Names& every, Read read) {
   Names names;
@@ -61,7 +61,7 @@ Names ReadNames(const GivenValue& given, const Names& every, Read read) {
   return names;
 }
 
-// Whole numbers of a list, ascending, without repeats.
+// Integers of a list, ascending, without repeats.
 std::vector<int64_t> ReadNumbers(const GivenValue& given, int64_t least,
                                  int64_t most) {
   std::vector<int64_t> numbers;
@@ -100,7 +100,7 @@ int64_t Scaled(int64_t number, double share) {
       static_cast<int64_t>(std::llround(static_cast<double>(number) * share)));
 }
 
-// A task as the preset has it.
+// A task with the values of the preset.
 TaskSettings FromPreset(const TaskInfo& task, const Preset& preset) {
   const bool text = task.uses_corpus;
   const TaskDefaults& own = task.defaults;
@@ -119,7 +119,7 @@ TaskSettings FromPreset(const TaskInfo& task, const Preset& preset) {
   return t;
 }
 
-// A variant of the list whose options such a model can have.
+// A variant of the list whose options are valid for such a model.
 std::string ReadVariant(const std::string& word, const Settings& settings) {
   const Variant variant = FindVariant(word);
   if (!variant.options.empty()) {
@@ -130,7 +130,7 @@ std::string ReadVariant(const std::string& word, const Settings& settings) {
   return variant.Name();
 }
 
-// The name of an encoding in a file, which is added to the study's.
+// The name of an encoding in a file, which is added to the study's encodings.
 std::string ReadFile(const std::string& path, Settings& settings) {
   const auto scripted = ScriptedEncoding::Open(path);
   scripted->CheckHeads(settings.heads);
@@ -203,7 +203,7 @@ TuningSettings ReadTuning(const Given& given) {
   return tuning;
 }
 
-// The task whose RoPE models are extended, if there are any.
+// The task whose RoPE models are extended, or nullptr.
 const TaskSettings* ExtendedTask(const std::vector<TaskSettings>& tasks) {
   for (const TaskSettings& task : tasks) {
     if (FindTask(task.name).uses_corpus &&
@@ -254,7 +254,7 @@ CostSettings ReadCost(const Preset& preset, const Given& given,
                       const TaskSettings& first) {
   CostSettings cost{.lengths = preset.cost_lengths,
                     .encodings = preset.cost_encodings,
-                    // As many as a training step of the task has.
+                    // As many as a training step of the task.
                     .tokens = first.batch * first.train_length,
                     .rounds = preset.cost_rounds};
   if (const auto* g = Find(given, "cost-lengths")) {
@@ -264,7 +264,7 @@ CostSettings ReadCost(const Preset& preset, const Given& given,
   if (Find(given, "encodings") || cost.encodings.empty()) {
     cost.encodings = first.encodings;
   }
-  // What the cost of position is measured against.
+  // The baseline of the cost of position.
   if (std::ranges::find(cost.encodings, "none") == cost.encodings.end()) {
     cost.encodings.insert(cost.encodings.begin(), "none");
   }

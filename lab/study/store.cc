@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMagic = "locus checkpoint 2\n";
 constexpr size_t kSumDigits = 64;  // of SHA-256
 
-// `what` says what could not be done, and why.
+// `what` is the operation that failed.
 [[noreturn]] void FailBecause(const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   throw StorageError(
@@ -39,7 +39,7 @@ constexpr size_t kSumDigits = 64;  // of SHA-256
       error);
 }
 
-// Writes the parts one after another; what fails is a StorageError.
+// Writes the parts one after another; throws StorageError on failure.
 void WriteParts(const fs::path& path,
                 std::initializer_list<std::string_view> parts) {
   try {
@@ -87,13 +87,13 @@ void MakeFolder(const fs::path& path) {
 void RemoveUnfinished(const fs::path& folder) {
   const auto remove = [](auto entries) {
     for (const fs::directory_entry& entry : entries) {
-      std::error_code error;  // it may be gone already
+      std::error_code error;  // it may already be gone
       if (IsUnfinishedOutput(entry.path().filename().string())) {
         fs::remove(entry.path(), error);
       }
     }
   };
-  std::error_code error;  // there may be no such folder
+  std::error_code error;  // the folder may not exist
   remove(fs::directory_iterator(folder, error));
   remove(fs::recursive_directory_iterator(folder / "runs", error));
 }
@@ -142,10 +142,10 @@ Json ReadSealedJson(const fs::path& path) {
 
 FolderLock::FolderLock(const fs::path& folder) {
   const fs::path path = folder / "lock";
-  // Not closed on exec: workers hold it, too.
+  // Not closed on exec, so workers hold it as well.
   fd_ = open(path.c_str(), O_RDWR | O_CREAT, 0644);
   if (fd_ < 0) FailStorage(path, errno);
-  // A worker whose study was killed ends its step and its evaluation first.
+  // A worker whose study was killed finishes its step and evaluation first.
   constexpr int kTries = 300;
   constexpr auto kPause = std::chrono::milliseconds(100);
   for (int n = 0; n < kTries; ++n) {

@@ -1,4 +1,4 @@
-// Files of a study, each whole or not there (see locus/files.h).
+// Files of a study, each complete or absent (see locus/files.h).
 #ifndef LOCUS_LAB_STUDY_STORE_H_
 #define LOCUS_LAB_STUDY_STORE_H_
 
@@ -14,51 +14,52 @@ namespace locus::lab {
 // Keys keep the order in which they are written.
 using Json = nlohmann::ordered_json;
 
-// The disk cannot take more: no other run can be saved either.
+// The disk cannot store more, so other runs cannot be saved either.
 class StorageError : public Error {
  public:
   using Error::Error;
 };
 
-// A file does not hold what was written to it.
+// The contents of a file differ from what was written.
 class DamageError : public Error {
  public:
   // "PATH is damaged (WHAT)"
   DamageError(const std::filesystem::path& path, std::string_view what);
 };
 
-// Throws StorageError; what was there under that name stays then.
+// Throws StorageError; an existing file of that name is then unchanged.
 void WriteFile(const std::filesystem::path& path, std::string_view bytes);
-// Throws Error, also once a file has more than `most_bytes`.
+// Throws Error, including if a file has more than `most_bytes`.
 std::string ReadFile(const std::filesystem::path& path,
                      size_t most_bytes = SIZE_MAX);
-// Folders on the way to it, too. Throws StorageError.
+// Creates parent folders as well. Throws StorageError.
 void MakeFolder(const std::filesystem::path& path);
 
-// Removes what processes that were killed had begun to write in the folder
-// itself or below FOLDER/runs.
+// Removes unfinished files of killed processes, in the folder itself and below
+// FOLDER/runs.
 void RemoveUnfinished(const std::filesystem::path& folder);
 
-// The first 16 digits of SHA-256: two studies agree if theirs do.
+// The first 16 digits of SHA-256: two studies have equal contents if these
+// match.
 std::string Fingerprint(std::string_view bytes);
 
-// A checkpoint: JSON that may hold blocks of bytes (Json::binary), as CBOR (RFC
-// 8949) after its SHA-256.
+// Writes a checkpoint: JSON that may have blocks of bytes (Json::binary), as
+// CBOR (RFC 8949) preceded by its SHA-256.
 void WriteCheckpoint(const std::filesystem::path& path, const Json& json);
 // Throws DamageError.
 Json ReadCheckpoint(const std::filesystem::path& path);
 
-// JSON for people to read, with a checksum of the rest as its first key.
+// Readable JSON, with a checksum of the rest as its first key.
 void WriteSealedJson(const std::filesystem::path& path, const Json& json);
-// Without the checksum. Throws DamageError.
+// Returns the JSON without the checksum. Throws DamageError.
 Json ReadSealedJson(const std::filesystem::path& path);
 
 // Held by this process and the workers that it starts: as long as one of them
-// lives, nobody else writes to the folder.
+// is alive, no other process writes to the folder.
 class FolderLock {
  public:
-  // Waits a moment for workers of a study that was killed; throws Error if the
-  // folder is still in use then.
+  // Waits a while for workers of a killed study; throws Error if the folder is
+  // still in use.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

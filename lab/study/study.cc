@@ -63,7 +63,7 @@ void CheckRanks(const Settings& settings) {
   }
 }
 
-// Encodings in files are those that the study began with.
+// Fails unless encodings in files are unchanged since the study began.
 void CheckFiles(const Study& study) {
   const Json stored = study.record["settings"].value("encoding_files", Json());
   for (const auto& [name, path] : study.settings.files) {
@@ -77,7 +77,7 @@ void CheckFiles(const Study& study) {
   }
 }
 
-// Every run's file has a copy of its study.json.
+// Fails unless the copy of study.json in a run's file is that of this study.
 void CheckOwner(const Study& study, const fs::path& path, const Json& json) {
   const auto at = json.find("study");
   if (at == json.end() || *at == study.record) return;
@@ -90,7 +90,7 @@ void CheckId(const Job& job, const fs::path& path, const Json& json) {
   throw Error(fmt::format("{} is of another run ('{}')", path.string(), id));
 }
 
-// A file that is refused can be done without.
+// Adds advice to the error of a damaged file that the study can do without.
 template <typename Read>
 void WithAdvice(std::string_view consequence, const Read& read) {
   try {
@@ -101,7 +101,7 @@ void WithAdvice(std::string_view consequence, const Read& read) {
   }
 }
 
-// The name of a folder for results that began at that time.
+// The name of a folder for results, from the time when they began.
 std::string FolderName(const Json& results) {
   const auto at = results.find("created");
   const std::string name =
@@ -112,7 +112,7 @@ std::string FolderName(const Json& results) {
   return plain && !name.empty() ? name : "unknown";
 }
 
-// Moves results of a finished study aside, into a folder named by its start.
+// Moves results of a finished study to a folder named by its start.
 void ArchiveResults(const fs::path& folder) {
   const fs::path results = folder / "results.json";
   if (!fs::exists(results)) return;
@@ -174,7 +174,7 @@ std::optional<Corpus> OpenCorpus(const Settings& settings) {
 Study MakeStudy(const StudyRequest& request) {
   Study study{.folder = request.folder, .given = StudyOptions(request.given)};
   if (const auto at = study.given.find("corpus"); at != study.given.end()) {
-    // Workers and later sessions may start elsewhere.
+    // Workers and later sessions may have another working directory.
     at->second.text = fs::absolute(at->second.text).string();
   }
   if (const auto at = study.given.find("encodings"); at != study.given.end()) {
@@ -216,7 +216,7 @@ Study StudyOf(const fs::path& folder, Json record) {
 std::string Difference(const Study& stored, const Given& given, int ranks) {
   const Study now =
       MakeStudy({.folder = stored.folder, .given = given, .ranks = ranks});
-  // What the bits of results depend on.
+  // The parts on which the bits of the results depend.
   const auto lasting = [](const Json& record) {
     Json json = Json::object();
     for (const char* key : {"schema", "locus", "libtorch", "simd"}) {
@@ -234,8 +234,8 @@ void SaveStudy(const Study& study) {
 
 void ClearFolder(const fs::path& folder) {
   ArchiveResults(folder);
-  // Runs go first, all at once: those left by a removal that was cut short
-  // would bring their study back.
+  // Runs are removed first, all at once: any left by an interrupted removal
+  // would restore their study.
   const fs::path discarded = folder / "discarded";
   Remove(discarded);
   std::error_code error;  // there may be none

@@ -1,4 +1,4 @@
-// A study in its folder: its settings, its jobs, and what of them is done.
+// A study in its folder: its settings, its jobs, and which of them are done.
 //
 //   OUT/study.json                 settings; written first
 //   OUT/runs/<job>/checkpoint      a job that is not finished
@@ -36,43 +36,43 @@ struct Study {
   std::filesystem::path ResultPath(const Job& job) const;
   std::filesystem::path SecondsPath() const;
 
-  // Finished, and what other jobs need of it is still there.
+  // Finished, with everything present that other jobs need from it.
   bool IsDone(const Job& job) const;
   const Job& Find(const std::string& id) const;
 };
 
-// How a study is asked for.
+// The request for a study.
 struct StudyRequest {
   std::filesystem::path folder = {};
   Given given = {};
-  std::string command = {};  // as it was typed
+  std::string command = {};  // as typed
   int ranks = 1;
 };
-// A study that is not yet on disk. Throws Error for bad options, a corpus that
-// cannot be read, or more ranks than sequences of a step.
+// A study that is not yet on disk. Throws Error for invalid options, an
+// unreadable corpus, or more ranks than sequences per step.
 Study MakeStudy(const StudyRequest& request);
 
-// The study of such a study.json.
+// The study described by a study.json.
 Study StudyOf(const std::filesystem::path& folder, Json record);
 
 // The study in a folder, or nothing. Throws Error if it is damaged.
 std::optional<Study> OpenStudy(const std::filesystem::path& folder);
 
-// In which setting or version a study of these options on so many ranks would
-// differ from the stored one, as one sentence; empty if in none.
+// The setting or version in which a study with these options and ranks would
+// differ from the stored one, as a sentence; empty if there is none.
 std::string Difference(const Study& stored, const Given& given, int ranks);
 
 // Writes study.json into a folder without runs.
 void SaveStudy(const Study& study);
 
-// Whether this is results.json of a study that is done.
+// Whether this is the results.json of a finished study.
 bool IsFinished(const Json& results);
 
-// Takes runs and results away: those of a finished study go to OUT/earlier.
+// Removes runs and results; those of a finished study are moved to OUT/earlier.
 void ClearFolder(const std::filesystem::path& folder);
 
-// Reads what runs have written; throws Error that names the first file that is
-// damaged or of another study, and what to do about it.
+// Reads the files of runs; throws Error that names the first one that is
+// damaged or belongs to another study, and says what to do about it.
 void CheckRuns(const Study& study);
 
 // The corpus of the settings, or nothing if no task needs one.

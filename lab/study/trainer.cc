@@ -21,10 +21,10 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Points of a loss curve: as many as a chart can show.
+// Points of a loss curve: as many as a chart can resolve.
 constexpr int64_t kCurvePoints = 60;
 
-// What the rest of a job depends on beside the model.
+// The state of a job besides that of the model.
 struct Progress {
   std::vector<double> step_seconds =
       {};  // one per step: their number is the step
@@ -77,7 +77,7 @@ Json PicturesJson(const Run& run, int64_t length) {
     Json rows = Json::array();
     for (const auto& row : picture.values) {
       Json numbers = Json::array();
-      // Six digits are more than a chart can show.
+      // Six digits are more than a chart can resolve.
       for (const double v : row) {
         numbers.push_back(std::isfinite(v)
                               ? Json(std::stod(fmt::format("{:.6g}", v)))
@@ -98,7 +98,8 @@ Json PicturesJson(const Run& run, int64_t length) {
   return pictures;
 }
 
-// `evaluation` may have no loss: the run diverged, or the encoding refused.
+// `evaluation` may have no loss: the run diverged, or the encoding is not
+// supported.
 Json TuningAnswer(const Job& job, const Json& evaluation) {
   return {{"id", job.id},
           {"task", job.spec.task},
@@ -107,10 +108,10 @@ Json TuningAnswer(const Job& job, const Json& evaluation) {
           {"loss", evaluation.value("loss", Json(nullptr))}};
 }
 
-// A model in the middle of its job.
+// A model during its job.
 class Trainer {
  public:
-  // A run that has taken no step.
+  // Starts with a run that has taken no steps.
   Trainer(const JobContext& context, Run& run)
       : context_(context),
         ranks_(context.ranks),
@@ -127,7 +128,7 @@ class Trainer {
     });
   }
 
-  // False: stopped on request, saved.
+  // Returns false if it was stopped on request, after saving.
   bool Train() {
     while (progress_.steps() < Steps()) {
       if (!GoesOn()) return Stop();
@@ -165,14 +166,14 @@ class Trainer {
   }
 
  private:
-  // Steps that this job takes: those of the model it extends are behind.
+  // Steps of this job, without those of the model that it extends.
   int64_t Steps() const {
     return job_.kind == JobKind::kExtend ? job_.fine_tune_steps
                                          : job_.spec.steps;
   }
 
-  // Where the scored sequences begin: those of tuning on a synthetic task are
-  // never scored later. Text has a corpus of its own for that.
+  // The first scored sequence: those used for tuning on a synthetic task are
+  // never scored later. For text, tuning uses a separate corpus.
   int64_t First() const {
     constexpr int64_t kFarAway = int64_t{1} << 40;
     return job_.kind == JobKind::kTune && !FindTask(job_.spec.task).uses_corpus
@@ -194,7 +195,7 @@ class Trainer {
     });
   }
 
-  // The first rank's file, on every rank.
+  // Reads the first rank's file, on every rank.
   Json Read(const std::filesystem::path& path) const {
     Json read;
     OnAllRanks(ranks_, [&] {
@@ -211,15 +212,15 @@ class Trainer {
     run_.Load({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
-  // Whether every rank shall take another step.
+  // Whether all ranks take another step.
   bool GoesOn() const {
     const bool stops = ranks_.Any(StopRequests() > 0 || unsaved_.failed());
     unsaved_.Rethrow();
     return !stops;
   }
 
-  // Ranks of different processors or libraries may part; no one would see it in
-  // what the first rank writes.
+  // Ranks with different processors or libraries may diverge, which would not
+  // be visible in what the first rank writes.
   void CheckWeights() const {
     const std::vector<std::string> sums =
         ranks_.Gather(ranks_.size() > 1 ? Fingerprint(run_.Save()) : "");
@@ -322,10 +323,10 @@ class Trainer {
   Progress progress_ = {};
   Clock::time_point saved_ = Clock::now();
   double save_seconds_ = 0;
-  Attempt unsaved_ = {};  // the last save; if it failed, the ranks stop for it
+  Attempt unsaved_ = {};  // the last save; if it failed, the ranks stop
 };
 
-// An encoding that does not serve this model at all refuses every length.
+// The result for an encoding that does not support this model at any length.
 void FinishRefused(const JobContext& context, const std::string& sentence) {
   const Job& job = context.job;
   Json evaluations = Json::array();
@@ -348,7 +349,7 @@ void FinishRefused(const JobContext& context, const std::string& sentence) {
   });
 }
 
-// The task's own, or the one that its tuning jobs found best.
+// The task's own learning rate, or the best one of its tuning jobs.
 double LearningRate(const JobContext& context) {
   const Job& job = context.job;
   double best = job.spec.learning_rate;
@@ -363,11 +364,11 @@ double LearningRate(const JobContext& context) {
       best = answer["learning_rate"];
     }
   });
-  // In full: every rank takes the same steps.
+  // With all digits, so that every rank takes the same steps.
   return std::stod(context.ranks.FromFirst(fmt::format("{}", best)));
 }
 
-// Tuning sees the training part of the text alone, and scores its last tenth.
+// Tuning uses only the training part of the text, and scores its last tenth.
 std::optional<Corpus> CorpusOf(const JobContext& context) {
   if (!FindTask(context.job.spec.task).uses_corpus) return {};
   std::optional<Corpus> corpus = OpenCorpus(context.study.settings);
@@ -397,7 +398,7 @@ bool TrainAndEvaluate(const JobContext& context) {
   try {
     if (!trainer.Train() || !trainer.Evaluate()) return false;
   } catch (const DivergedError& e) {
-    // A rate that is too high is an answer, too.
+    // A learning rate that is too high is a result as well.
     if (context.job.kind != JobKind::kTune) throw;
     FinishRefused(context, e.what());
     return true;

@@ -21,7 +21,7 @@ void SendLine(int fd, std::string line) {
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t put = write(fd, rest.data(), rest.size());
-    if (put <= 0) return;  // nobody listens: SIGTERM is on its way
+    if (put <= 0) return;  // the reader is gone: SIGTERM will follow
     rest.remove_prefix(static_cast<size_t>(put));
   }
 }
@@ -29,8 +29,8 @@ void SendLine(int fd, std::string line) {
 }  // namespace
 
 int RunWorker(const WorkerOptions& options) {
-  // Ctrl-C on a terminal reaches every process; the parent passes on what it
-  // makes of it.
+  // Ctrl-C on a terminal reaches every process; the parent decides and forwards
+  // it.
   InstallSignalHandlers(/*interrupt=*/false);
   const auto report = [&](const std::string& line) {
     SendLine(options.events, line);

@@ -1,4 +1,5 @@
-// One job in a process of its own, which reports to its parent through a pipe.
+// Runs one job in a separate process, which reports to its parent through a
+// pipe.
 #ifndef LOCUS_LAB_STUDY_WORKER_H_
 #define LOCUS_LAB_STUDY_WORKER_H_
 
@@ -7,10 +8,10 @@
 
 namespace locus::lab {
 
-// How a worker ends.
+// Exit codes of workers.
 inline constexpr int kWorkerDone = 0;
-inline constexpr int kWorkerFailed = 1;  // this job cannot be done
-inline constexpr int kWorkerNoRoom = 3;  // nor can any other be saved
+inline constexpr int kWorkerFailed = 1;  // this job failed
+inline constexpr int kWorkerNoRoom = 3;  // nor can others be saved
 inline constexpr int kWorkerStopped =
     130;  // on request; a checkpoint was saved
 
@@ -21,7 +22,7 @@ struct WorkerOptions {
   double save_every = 1.0;  // seconds between checkpoints
 };
 
-// Lines that the pipe carries:
+// Lines sent through the pipe:
 //   step <steps done> <loss>
 //   evaluate <length>
 //   error <one sentence>

@@ -1,7 +1,7 @@
-// Associative recall: a row of writes and reads of a few memory cells. A write
-// is one token, a cell together with its new value; at a read of a cell, the
-// value last written to it is to be given out. Cells are overwritten all the
-// time, so content finds the writes and position the last of them.
+// Associative recall: a sequence of writes and reads of a few memory cells. A
+// write is a single token, a cell with its new value; at a read of a cell, the
+// answer is the value last written to it. Cells are overwritten all the time,
+// so content finds the writes and position the last of them.
 #include <array>
 
 #include "lab/tasks/tasks.h"
@@ -9,7 +9,7 @@
 namespace locus::lab {
 namespace {
 
-// Tokens: reads 0 .. kCells - 1, then writes, kValues a cell. Answers are the
+// Tokens: reads 0 .. kCells - 1, then writes, kValues per cell. Answers are the
 // values themselves.
 constexpr int64_t kCells = 8;
 constexpr int64_t kValues = 8;
@@ -17,8 +17,9 @@ constexpr double kReads = 0.5;  // share of tokens
 
 Sequence Make(const SequenceRequest& request, Random& random) {
   std::array<int64_t, kCells> memory;
-  memory.fill(kUnscored);  // not written yet: nothing to ask
-  // The first token writes a cell and the last reads it: every sequence asks.
+  memory.fill(kUnscored);  // not written yet, so it cannot be read
+  // The first token writes a cell and the last reads it: every sequence has a
+  // question.
   const int64_t first_cell = random.Below(kCells);
   const int64_t last = request.length - 1;
   Sequence sequence;

@@ -1,6 +1,6 @@
 // Copy and reverse: items, a mark, then the items again, forwards or backwards.
-// Both need the place of an item, copy one fixed distance within a sequence and
-// reverse a distance that grows with every answer.
+// Both require the position of an item: for copy at a fixed distance within a
+// sequence, for reverse at a distance that grows with every answer.
 #include <algorithm>
 
 #include "lab/tasks/tasks.h"
@@ -8,8 +8,8 @@
 namespace locus::lab {
 namespace {
 
-// Items repeat within a sequence, so what stands beside an item does not tell
-// its place by itself.
+// Items repeat within a sequence, so neighbouring items do not determine the
+// position.
 constexpr int64_t kItems = 32;
 
 }  // namespace

@@ -14,13 +14,13 @@
 namespace locus::lab {
 namespace {
 
-// Where the package dict-jargon puts its text: unpacked by tools/corpus.sh, or
+// Where the package dict-jargon has its text: unpacked by tools/corpus.sh, or
 // installed.
 constexpr std::array<const char*, 2> kDefaultPaths = {
     LOCUS_CORPUS_DIR "/usr/share/dictd/jargon.dict.dz",
     "/usr/share/dictd/jargon.dict.dz"};
 
-// A tenth of this still scores a few sequences.
+// A tenth of this is still enough to score a few sequences.
 constexpr size_t kLeastBytes = 16384;
 
 std::string ReadUnzipped(const std::string& path) {

@@ -1,4 +1,4 @@
-// The text that byte models learn from.
+// The training text of byte models.
 #ifndef LOCUS_LAB_TASKS_CORPUS_H_
 #define LOCUS_LAB_TASKS_CORPUS_H_
 
@@ -12,7 +12,7 @@ namespace locus::lab {
 
 class Corpus {
  public:
-  // Unpacked. The whole is held in memory, by every worker.
+  // After unpacking. Every worker holds the whole text in memory.
   static constexpr size_t kMostBytes = size_t{256} << 20;
 
   // Any file of at most kMostBytes; gzip is unpacked. Throws Error if it cannot
@@ -21,7 +21,7 @@ class Corpus {
   // The Jargon File of Debian's package dict-jargon: 1.4 MB of English prose in
   // the public domain. Throws Error, with what to do, if it is absent.
   static Corpus Default();
-  // Text at hand, as for tests.
+  // A given text, for example in tests.
   static Corpus FromText(std::string name, std::string text);
 
   const std::string& name() const { return name_; }

@@ -1,4 +1,5 @@
-// Counting: at every bit, give out how many of the last kWindow bits are ones.
+// Counting: at every bit, the answer is how many of the last kWindow bits are
+// ones.
 #include <algorithm>
 
 #include "lab/tasks/tasks.h"

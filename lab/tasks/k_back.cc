@@ -1,6 +1,6 @@
-// k-back: at every token, give out the token kBack places before it. The
+// k-back: at every token, the answer is the token kBack places before it. The
 // distance is the same at every length, so a model that has learned it as a
-// distance goes on forever.
+// distance generalises to any length.
 #include "lab/tasks/tasks.h"
 
 namespace locus::lab {

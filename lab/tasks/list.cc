@@ -67,8 +67,7 @@ const TaskInfo& FindTask(std::string_view name) {
 
 namespace {
 
-// Synthetic sequences shorter than this have no room for a question and its
-// answer.
+// Shorter synthetic sequences have no room for a question and its answer.
 constexpr int64_t kLeastLength = 8;
 
 void CheckRequest(const TaskInfo& task, const SequenceRequest& request) {
@@ -126,7 +125,7 @@ int64_t NumScoredSequences(const TaskInfo& task, const Corpus* corpus,
           "the corpus has {} bytes held out, too few for sequences of {}",
           held_out, length));
     }
-    // A window needs the byte after it too.
+    // A window needs the byte after it as well.
     count = std::min(count, (held_out - 1) / length);
   }
   return count;

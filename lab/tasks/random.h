@@ -15,7 +15,8 @@ namespace locus::lab {
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  // A stream for a name and some numbers; any difference gives another one.
+  // A stream for a name and some numbers; any difference gives a different
+  // stream.
   Random(std::string_view name, std::initializer_list<uint64_t> numbers) {
     for (const char c : name) Absorb(static_cast<unsigned char>(c));
     for (const uint64_t n : numbers) Absorb(n);
@@ -28,15 +29,15 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  // 0 .. n - 1. The bias of the remainder is n / 2^64.
+  // 0 .. n - 1. The modulo bias is n / 2^64.
   int64_t Below(int64_t n) {
     return static_cast<int64_t>(Next() % static_cast<uint64_t>(n));
   }
-  // lo .. hi, both included.
+  // lo .. hi, inclusive.
   int64_t Between(int64_t lo, int64_t hi) { return lo + Below(hi - lo + 1); }
   // [0, 1), 53 bits.
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-  // Box-Muller, one of the two.
+  // Box-Muller, using one of the two values.
   double Normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - Uniform()));
     return radius * std::cos(2.0 * std::numbers::pi * Uniform());

@@ -1,9 +1,9 @@
 // The tasks of the lab: text, and synthetic tasks with exact answers.
 //
-// A task turns (seed, step) into a batch of tokens and targets. Nothing
-// else goes in, so every encoding of one seed sees the same data in the same
-// order. Sequences that models are scored on come from a stream of their own
-// and do not depend on the seed.
+// A task maps (seed, step) to a batch of tokens and targets. Nothing else
+// matters, so every encoding with the same seed sees the same data in the same
+// order. Sequences for scoring come from a separate stream and do not depend on
+// the seed.
 #ifndef LOCUS_LAB_TASKS_TASK_H_
 #define LOCUS_LAB_TASKS_TASK_H_
 
@@ -19,7 +19,7 @@ namespace locus::lab {
 
 enum class ModelKind : uint8_t { kDecoder, kEncoder };
 
-// One sequence. targets[i] is the token that the model shall give out at i, or
+// One sequence. targets[i] is the token that the model should output at i, or
 // kUnscored. A decoder sees tokens up to i, an encoder all of them, with the
 // answers blanked.
 inline constexpr int64_t kUnscored = -1;
@@ -28,18 +28,18 @@ struct Sequence {
   std::vector<int64_t> targets = {};  // [length]
 };
 
-// What a sequence is made from.
+// The parameters of a sequence.
 struct SequenceRequest {
   ModelKind kind = ModelKind::kDecoder;
   int64_t length = 0;
-  // False: made to be scored. Synthetic tasks then have the largest size that
-  // fits; text comes from the held-out part, window number `index`.
+  // False: for scoring. Synthetic tasks then have the largest size that fits;
+  // text is window number `index` of the held-out part.
   bool training = true;
   int64_t index = 0;
   const Corpus* corpus = nullptr;  // for tasks that use one
 };
 
-// What serves a task well on two cores; see docs/lab.md. The same for every
+// Settings that suit a task on two cores; see docs/lab.md. The same for every
 // encoding.
 struct TaskDefaults {
   int64_t train_length = 32;
@@ -71,13 +71,13 @@ std::vector<Sequence> TrainingBatch(const TaskInfo& task,
                                     const SequenceRequest& request,
                                     int64_t batch, uint64_t seed, int64_t step);
 
-// Sequences first .. first + count - 1 that models are scored on.
+// Sequences first .. first + count - 1 of those for scoring.
 std::vector<Sequence> ScoredSequences(const TaskInfo& task,
                                       const SequenceRequest& request,
                                       int64_t first, int64_t count);
 
-// How many sequences of `length` hold about `tokens` tokens: at least one, and
-// for text no more than the held-out part has.
+// How many sequences of `length` have about `tokens` tokens: at least one, and
+// for text at most as many as the held-out part has.
 int64_t NumScoredSequences(const TaskInfo& task, const Corpus* corpus,
                            int64_t length, int64_t tokens);
 

@@ -1,4 +1,4 @@
-// What the files of tasks share.
+// Shared code of the tasks.
 #ifndef LOCUS_LAB_TASKS_TASKS_H_
 #define LOCUS_LAB_TASKS_TASKS_H_
 
@@ -8,7 +8,7 @@
 
 namespace locus::lab {
 
-// One file a task, each with its row of the list (lab/tasks/list.cc).
+// One file per task, each defining its row of the list (lab/tasks/list.cc).
 extern const TaskInfo kTextTask;
 extern const TaskInfo kCopyTask;
 extern const TaskInfo kReverseTask;
@@ -17,8 +17,7 @@ extern const TaskInfo kRecallTask;
 extern const TaskInfo kCountTask;
 extern const TaskInfo kSortTask;
 
-// A sequence of symbols, some of which are answers that follow from what comes
-// before them.
+// A sequence of symbols, some of which are answers determined by earlier ones.
 struct Symbols {
   std::vector<int64_t> values = {};
   std::vector<bool> answers = {};
@@ -29,20 +28,21 @@ struct Symbols {
   }
 };
 
-// How many symbols a sequence of the request has: a decoder reads all but the
-// last and gives out all but the first.
+// Number of symbols of a sequence: a decoder reads all but the last and outputs
+// all but the first.
 int64_t NumSymbols(const SequenceRequest& request);
 
-// Targets for a decoder: the next symbol, where it is an answer. For an
-// encoder: the symbol itself, where it is an answer, and `blank` in its place.
-// Symbols that are missing at the end are `blank`, unscored.
+// Targets for a decoder: the next symbol, if it is an answer. For an encoder:
+// the symbol itself, if it is an answer, with `blank` in its place. Missing
+// symbols at the end are `blank` and unscored.
 Sequence ToSequence(const SequenceRequest& request, Symbols symbols,
                     int64_t blank);
 
-// [items] mark [answer]: n items, a mark, n answers, with the largest n that
-// fits when scored and anything from half of it when trained, so that no model
-// can learn one fixed distance. `answer` turns the items into the answer.
-// Items are 0 .. alphabet - 1; the mark is `alphabet`, blanks `alphabet` + 1.
+// [items] mark [answer]: n items, a mark, n answers. n is the largest that fits
+// for scoring, and between half of that and all of it for training, so that no
+// model can learn a fixed distance. `answer` maps the items to the answer.
+// Items are 0 .. alphabet - 1; the mark is `alphabet`, blanks are `alphabet` +
+// 1.
 Sequence ItemsThenAnswer(
     const SequenceRequest& request, int64_t alphabet, Random& random,
     std::vector<int64_t> (*answer)(std::vector<int64_t> items));

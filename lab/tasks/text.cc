@@ -1,9 +1,9 @@
-// Bytes of English text. A decoder gives out the next byte; an encoder the
-// bytes that were blanked out, three in twenty as in BERT (Devlin et al. 2018).
+// Bytes of English text. A decoder outputs the next byte; an encoder the bytes
+// that were blanked out, three in twenty as in BERT (Devlin et al. 2018).
 //
-// Windows that models are scored on follow one another without overlap from the
-// start of the held-out part, so every length is scored on the same bytes, as
-// far as whole windows cover them, and longer windows see more before each.
+// Windows for scoring follow one another without overlap from the start of the
+// held-out part, so every length is scored on the same bytes, as far as whole
+// windows cover them, with longer contexts in longer windows.
 #include "lab/tasks/tasks.h"
 
 namespace locus::lab {

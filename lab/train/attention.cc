@@ -39,8 +39,8 @@ AttentionOptions Options(const AttentionCall& call) {
   return {.causal = call.causal, .threads = call.threads, .return_lse = true};
 }
 
-// libtorch passes arguments other than tensors through untouched, and wants a
-// gradient for each, defined or not: they come first, tensors after them.
+// libtorch passes arguments other than tensors through, and expects a gradient
+// for each, defined or not: they come first, tensors after them.
 class Attend : public torch::autograd::Function<Attend> {
  public:
   // tensors: q, k, v, then the parameters.

@@ -1,4 +1,4 @@
-// Locus' fused attention as an operation of libtorch, with gradients.
+// Locus' fused attention as a differentiable libtorch operation.
 #ifndef LOCUS_LAB_TRAIN_ATTENTION_H_
 #define LOCUS_LAB_TRAIN_ATTENTION_H_
 
@@ -11,8 +11,8 @@
 
 namespace locus::lab {
 
-// An encoding and the present values of its parameters, in the order of
-// Encoding::Params(). `form` gives everything except those values.
+// An encoding and the current values of its parameters, in the order of
+// Encoding::Params(). `form` provides everything except those values.
 struct EncodingValues {
   std::shared_ptr<const Encoding> form = {};
   std::vector<torch::Tensor> params = {};
@@ -25,9 +25,9 @@ struct AttentionCall {
   int threads = 1;
 };
 
-// q, k, v [B, H, L, D] float32, any strides -> [B, H, L, D]. Differentiable in
-// q, k, v and the parameters. Nothing is copied on the way in, and nothing
-// of size L x L is made in either direction.
+// q, k, v [B, H, L, D] float32 with any strides -> [B, H, L, D]. Differentiable
+// in q, k, v and the parameters. Inputs are not copied, and no L x L tensor is
+// created in either direction.
 torch::Tensor FusedAttention(const torch::Tensor& q, const torch::Tensor& k,
                              const torch::Tensor& v,
                              const EncodingValues& encoding,

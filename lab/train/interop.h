@@ -1,4 +1,4 @@
-// Tensors of libtorch and of Locus over the same memory.
+// Views of libtorch tensors as Locus tensors, and vice versa.
 #ifndef LOCUS_LAB_TRAIN_INTEROP_H_
 #define LOCUS_LAB_TRAIN_INTEROP_H_
 
@@ -18,7 +18,7 @@ std::vector<Tensor> ToLocus(at::TensorList tensors);
 // A view that keeps `tensor` alive: float32 or float64, contiguous.
 torch::Tensor ToTorch(const Tensor& tensor);
 
-// Values of `like`'s parameters, or gradients of them, as float32 copies.
+// The values of parameters, or their gradients, as float32 copies.
 std::vector<torch::Tensor> ToTorch(const std::vector<Param>& params);
 
 }  // namespace locus::lab

@@ -67,8 +67,8 @@ std::vector<double> RowGrad(const torch::Tensor& grad) {
   return {first, first + row.numel()};
 }
 
-// The gradients of arrays as the gradients of their terms. An array that
-// nothing used has none, and its term keeps zeros.
+// Converts the gradients of arrays to those of terms. An unused array has none,
+// and its term keeps zeros.
 TermGrads GradsOf(const Terms& terms, const TermTensors& d) {
   TermGrads grads = ZeroGrads(terms);
   const auto array = [&](TermArray which, Tensor& grad) {
@@ -102,7 +102,7 @@ TermGrads GradsOf(const Terms& terms, const TermTensors& d) {
   return grads;
 }
 
-// What a call of Lower was made with, and what it gave.
+// The arguments of a call of Lower, and its result.
 struct Lowering : torch::CustomClassHolder {
   std::shared_ptr<const Encoding> encoding;
   Shape shape;

@@ -45,8 +45,8 @@ class TermTensors {
   std::array<torch::Tensor, kTermArrays> tensors_;
 };
 
-// What the encoding lowers to for calls of a shape, in the given type.
-// Differentiable in the parameters, by Encoding::PullBack.
+// The terms of the encoding for calls of a shape, in the given type.
+// Differentiable in the parameters, through Encoding::PullBack.
 TermTensors LowerTerms(const EncodingValues& encoding, const Shape& shape,
                        torch::ScalarType type);
 

@@ -24,7 +24,7 @@ torch::Tensor BucketsOf(const BucketMap& map, int64_t length, bool causal) {
   return ByPair(
       length,
       [&](int64_t i, int64_t j) {
-        // Masked pairs need some bucket that exists.
+        // Masked pairs need any existing bucket.
         return static_cast<double>(causal && j > i ? map(i, i) : map(i, j));
       },
       torch::kLong);
@@ -42,17 +42,17 @@ torch::Tensor CoordinatesOf(const Rotation& rotation, int64_t length) {
   return out;
 }
 
-// The factors exp(log_decay[p] m) of q, whose inverse k has, as logarithms.
+// The factors exp(log_decay[p] m) of q, as logarithms; k has their inverse.
 torch::Tensor DecayOf(const Rotation& rotation, int64_t length) {
   if (rotation.log_decay.empty()) return {};
   const torch::Tensor decay = torch::tensor(rotation.log_decay, torch::kDouble);
-  // From the middle of the sequence, so that neither side overflows.
+  // Relative to the middle of the sequence, so that neither side overflows.
   const torch::Tensor at = torch::arange(length, torch::kDouble) - length / 2;
   return torch::outer(at, decay);
 }
 
-// angle[h, m, p] = sum_a coordinate[m, a] theta[h, p, a], or on p's own axis
-// alone; h is 0 where heads share theta.
+// angle[h, m, p] = sum_a coordinate[m, a] theta[h, p, a], or over p's own axis
+// only; h is 0 if heads share theta.
 CosSin CosSinOf(const Rotation& rotation, const torch::Tensor& coordinates,
                 const torch::Tensor& decay, const torch::Tensor& theta) {
   torch::Tensor angles;
@@ -81,7 +81,7 @@ CosSin To(const CosSin& cos_sin, torch::ScalarType type) {
           cos_sin.k_cos.to(type), cos_sin.k_sin.to(type)};
 }
 
-// Angles in float64, rounded once, as the engine has them.
+// Angles in float64, rounded once, as in the library.
 CosSin ExactCosSin(const Rotation& rotation, int64_t length,
                    torch::ScalarType type) {
   return To(CosSinOf(rotation, CoordinatesOf(rotation, length),
@@ -199,7 +199,7 @@ torch::Tensor Rotated(const torch::Tensor& x, const torch::Tensor& cos,
       -1);
 }
 
-// x [B, H, L, D] against rows [H or 1, buckets, D], gathered at [L, L].
+// x [B, H, L, D] times rows [H or 1, buckets, D], gathered at buckets [L, L].
 torch::Tensor Gathered(const torch::Tensor& x, const torch::Tensor& rows,
                        const torch::Tensor& buckets) {
   const torch::Tensor products = torch::matmul(x, rows.transpose(1, 2));

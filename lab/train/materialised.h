@@ -1,10 +1,10 @@
-// The same attention as plain tensor operations of libtorch, with its L x L
-// scores in memory: the peer that fused attention is measured and checked
-// against. It executes terms, as the engine does, and knows no encoding.
+// The same attention with plain tensor operations of libtorch and its L x L
+// scores in memory: the baseline for measuring and checking fused attention.
+// Like the library it executes terms, and knows no encodings.
 //
-// Written as a careful user of PyTorch would: whatever depends on the length
-// alone (buckets, cosines, masks, fixed biases) is made once and kept, tables
-// are gathered from one small product, and additions are in place.
+// Written as a careful PyTorch user would: whatever depends only on the length
+// (buckets, cosines, masks, fixed biases) is computed once and cached, tables
+// are gathered from a small product, and additions are in place.
 #ifndef LOCUS_LAB_TRAIN_MATERIALISED_H_
 #define LOCUS_LAB_TRAIN_MATERIALISED_H_
 
@@ -19,21 +19,21 @@ namespace locus::lab {
 
 class MaterialisedAttention {
  public:
-  // Arguments and result as for FusedAttention; q, k and v may be float64 too.
-  // One object serves one encoding, whose options must not change.
+  // Arguments and result as for FusedAttention; q, k and v may also be float64.
+  // An object serves a single encoding, whose options must not change.
   torch::Tensor operator()(const torch::Tensor& q, const torch::Tensor& k,
                            const torch::Tensor& v,
                            const EncodingValues& encoding,
                            const AttentionCall& call);
 
-  // Cosines and sines [L, pairs]; q and k apart, since xPos scales them
+  // Cosines and sines [L, pairs], separate for q and k since xPos scales them
   // differently.
   struct CosSin {
     torch::Tensor q_cos = {}, q_sin = {};
     torch::Tensor k_cos = {}, k_sin = {};
   };
 
-  // What depends on the length alone.
+  // Values that depend only on the length.
   struct Constants {
     Terms terms = {};
     torch::Tensor coordinates = {};  // [L, axes] of the rotation

@@ -11,7 +11,7 @@
 namespace locus::lab {
 namespace {
 
-// A line of /proc/self/status, in bytes.
+// The value of a line of /proc/self/status, in bytes.
 int64_t StatusBytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
   std::string line;

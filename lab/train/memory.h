@@ -1,4 +1,4 @@
-// The memory of this process, as the system counts it.
+// The memory of this process, as measured by the system.
 #ifndef LOCUS_LAB_TRAIN_MEMORY_H_
 #define LOCUS_LAB_TRAIN_MEMORY_H_
 
@@ -6,13 +6,13 @@
 
 namespace locus::lab {
 
-// Bytes that the process holds, and the most that it held since the last reset
-// (not that of getrusage, which includes the process before exec).
+// Resident bytes of the process, and their maximum since the last reset (not
+// that of getrusage, which includes the time before exec).
 int64_t ResidentBytes();
 int64_t PeakBytes();
 
-// Gives freed memory back to the system and restarts the peak from what is
-// held.
+// Returns freed memory to the system and restarts the maximum at the current
+// size.
 void ResetPeak();
 
 }  // namespace locus::lab

@@ -19,7 +19,7 @@ std::string InLayer(int64_t layer, const char* name) {
 
 void AddLinear(std::vector<ParameterInfo>& infos, const std::string& name,
                int64_t out, int64_t in, double gain) {
-  // Keeps the variance of its input, times gain^2.
+  // The variance of the output is that of the input times gain^2.
   const double deviation = gain / std::sqrt(static_cast<double>(in));
   infos.push_back({name + ".weight", {out, in}, Init::Normal(deviation), true});
   infos.push_back({name + ".bias", {out}, Init::Constant(0)});
@@ -36,11 +36,11 @@ std::vector<ParameterInfo> ParametersOf(const ModelConfig& config,
   const int64_t d = config.ModelDim();
   const int64_t layers = config.position.layers;
   std::vector<ParameterInfo> infos;
-  // Rows of length 1; Hidden multiplies them by sqrt(d).
+  // Rows of norm 1; Hidden multiplies them by sqrt(d).
   infos.push_back({"embedding",
                    {config.vocabulary, d},
                    Init::Normal(1.0 / std::sqrt(static_cast<double>(d)))});
-  // The 2 * layers parts that add to x start with its variance in all.
+  // The 2 * layers residual branches together start with the variance of x.
   const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(layers));
   for (int64_t layer = 0; layer < layers; ++layer) {
     AddNorm(infos, InLayer(layer, "norm1"), d);
@@ -51,7 +51,7 @@ std::vector<ParameterInfo> ParametersOf(const ModelConfig& config,
     AddLinear(infos, InLayer(layer, "mlp2"), d, kMlpWidening * d, residual);
   }
   AddNorm(infos, "norm", d);
-  // Small, so that every token is about as likely at first.
+  // Small, so that all tokens are about equally likely at first.
   AddLinear(infos, "head", config.vocabulary, d, 0.1);
   for (ParameterInfo& info : position.Parameters()) {
     infos.push_back(std::move(info));

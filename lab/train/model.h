@@ -39,24 +39,25 @@ class Model {
   const Position& position() const { return *position_; }
   const ModelConfig& config() const { return config_; }
 
-  // tokens int64 [B, L]; rows int64 [n]: which of the B * L tokens to give out
-  // logits for. Returns [n, vocabulary].
+  // tokens int64 [B, L]; rows int64 [n] selects which of the B * L tokens get
+  // logits. Returns [n, vocabulary].
   torch::Tensor Logits(const torch::Tensor& tokens,
                        const torch::Tensor& rows) const;
 
-  // What a layer's attention works on: q and k [B, H, L, D].
+  // The inputs of a layer's attention: q and k [B, H, L, D].
   struct LayerInput {
     torch::Tensor q = {};
     torch::Tensor k = {};
   };
   std::vector<LayerInput> AttentionInputs(const torch::Tensor& tokens) const;
 
-  // Other options of the same encoding from here on, the parameters kept.
-  // Throws Error if they have other sizes under these options.
+  // Changes the options of the same encoding from here on, keeping the
+  // parameters. Throws Error if their sizes differ with these options.
   void SetOptions(const std::map<std::string, std::string>& options);
 
  private:
-  // The hidden state after all layers; fills `inputs` if it is given.
+  // The hidden state after all layers; stores layer inputs in `inputs` if
+  // given.
   torch::Tensor Hidden(const torch::Tensor& tokens,
                        std::vector<LayerInput>* inputs) const;
   torch::Tensor Linear(const torch::Tensor& x, const std::string& name) const;
@@ -67,7 +68,7 @@ class Model {
   ModelConfig config_;
   std::unique_ptr<Position> position_;
   std::unique_ptr<ParameterSet> parameters_;
-  // Keeps what depends on the length alone: not a part of the model's value.
+  // Caches what depends only on the length: not part of the model's value.
   mutable MaterialisedAttention materialised_;
 };
 

@@ -1,4 +1,4 @@
-// A table by offset as an encoding: what a function of the offset gives.
+// A table by offset as an encoding: the values of a function of the offset.
 #ifndef LOCUS_LAB_TRAIN_OFFSET_TABLE_H_
 #define LOCUS_LAB_TRAIN_OFFSET_TABLE_H_
 
@@ -8,12 +8,12 @@
 
 namespace locus::lab {
 
-// Where the table enters: s + B, s + scale q.T, or o + sum p T.
+// How the table is used: s + B, s + scale q.T, or o + sum p T.
 enum class OffsetTerm : uint8_t { kBias, kKeys, kValues };
 
-// One parameter, the table: [heads, n], or [heads or 1, n, D] for keys and
-// values. Its first column belongs to the offset `first`; another offset than
-// its own is an error.
+// Its parameter is the table: [heads, n], or [heads or 1, n, D] for keys and
+// values. The first column is for offset `first`; offsets outside the table are
+// an error.
 class OffsetTable final : public Encoding {
  public:
   OffsetTable(OffsetTerm term, int64_t first, Tensor table);

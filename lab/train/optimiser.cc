@@ -14,14 +14,14 @@ namespace {
 using torch::optim::AdamWOptions;
 using torch::optim::AdamWParamState;
 
-// The short runs of the lab see few steps: a shorter memory of squares than
-// the usual 0.999.
+// The lab's short runs have few steps, so the squares have a shorter memory
+// than with the usual 0.999.
 constexpr double kMeanKept = 0.9;
 constexpr double kSquareKept = 0.98;
 constexpr double kWeightDecay = 0.01;
 constexpr double kLargestNorm = 1.0;
 
-// One group per parameter: rates and decay differ.
+// One group per parameter, since rates and decay differ.
 std::vector<torch::optim::OptimizerParamGroup> Groups(
     const ParameterSet& parameters) {
   std::vector<torch::optim::OptimizerParamGroup> groups;
@@ -37,9 +37,9 @@ std::vector<torch::optim::OptimizerParamGroup> Groups(
 
 }  // namespace
 
-// The optimiser's state is made here, as views of one tensor, rather than by
-// libtorch in the first step: its own archive names parameters by their
-// addresses, and would not be the same bytes in every process.
+// Creates the optimiser's state as views of a single tensor, instead of letting
+// libtorch do so in the first step: its own archive identifies parameters by
+// address, so its bytes would differ between processes.
 Optimiser::Optimiser(const ParameterSet& parameters)
     : parameters_(parameters),
       moments_(torch::zeros({2, parameters.flat().numel()})),

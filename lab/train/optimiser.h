@@ -25,12 +25,13 @@ class Optimiser {
   Optimiser(const Optimiser&) = delete;
   Optimiser& operator=(const Optimiser&) = delete;
 
-  // Scales the gradient to a norm of at most 1, takes one step with it, and
-  // sets it to zero.
+  // Scales the gradient to a norm of at most 1, takes one step, and zeroes the
+  // gradient.
   void Step(double learning_rate);
 
-  // All that later steps depend on, beside the parameters: the steps taken, and
-  // the moving means of gradients and of their squares, float32 [2, size].
+  // Everything that later steps depend on besides the parameters: the number of
+  // steps, and the moving averages of gradients and of their squares, float32
+  // [2, size].
   int64_t steps() const { return steps_; }
   const torch::Tensor& moments() const { return moments_; }
   void Restore(int64_t steps, const torch::Tensor& moments);

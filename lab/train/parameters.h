@@ -1,6 +1,7 @@
-// The trainable numbers of a model: named tensors in one flat buffer.
+// The trainable parameters of a model: named tensors in one flat buffer.
 //
-// Summing gradients over ranks, or saving, is then one pass over one array.
+// Summing gradients over ranks, or saving, is then a single pass over one
+// array.
 #ifndef LOCUS_LAB_TRAIN_PARAMETERS_H_
 #define LOCUS_LAB_TRAIN_PARAMETERS_H_
 
@@ -13,7 +14,7 @@
 
 namespace locus::lab {
 
-// How a parameter starts.
+// The initial values of a parameter.
 struct Init {
   enum class Kind : uint8_t { kConstant, kNormal, kUniform, kValues };
   Kind kind = Kind::kConstant;
@@ -34,24 +35,24 @@ struct ParameterInfo {
   std::string name = {};
   std::vector<int64_t> shape = {};
   Init init = {};
-  bool decays = false;  // by weight decay
-  double rate = 1.0;    // times the learning rate
+  bool decays = false;  // subject to weight decay
+  double rate = 1.0;    // multiplies the learning rate
 };
 
 class ParameterSet {
  public:
-  // Random values depend on the seed and the parameter's name alone, so models
-  // that share a name share its start.
+  // Random values depend only on the seed and the parameter's name, so models
+  // with a common name share its initial values.
   ParameterSet(std::vector<ParameterInfo> infos, uint64_t seed);
 
   const torch::Tensor& operator[](const std::string& name) const {
     return tensors_.at(name);
   }
   const std::vector<ParameterInfo>& infos() const { return infos_; }
-  // Every number, in the order of infos(): float32 [size]. Writing to it
-  // changes the parameters.
+  // All parameters, in the order of infos(): float32 [size]. Writing to it
+  // changes them.
   const torch::Tensor& flat() const { return flat_; }
-  // Their gradients, likewise; backward passes add to it.
+  // Their gradients, in the same order; backward passes add to it.
   const torch::Tensor& flat_grad() const { return flat_grad_; }
 
  private:

@@ -17,9 +17,9 @@
 namespace locus::lab {
 namespace {
 
-// Rows and columns of a picture of an encoding; each is a real one.
+// Rows and columns of a picture of an encoding, none of which is an average.
 constexpr int64_t kMostShown = 128;
-// Rows and columns of a picture of attention, which averages larger ones.
+// Rows and columns of a picture of attention; larger ones are averaged.
 constexpr int64_t kMostBlocks = 64;
 
 std::vector<double> ToVector(const torch::Tensor& row) {
@@ -28,15 +28,15 @@ std::vector<double> ToVector(const torch::Tensor& row) {
   return {data, data + numbers.numel()};
 }
 
-// One axis: label, and the rows or columns of it that are shown. What is left
-// out is left out whole: a mean of channels, frequencies or oscillating
-// positions is the value of none of them.
+// One axis: its label, and which of its rows or columns are shown. Others are
+// omitted rather than averaged: a mean of channels, frequencies or oscillating
+// positions represents none of them.
 struct PictureAxis {
   std::string label = {};
   torch::Tensor shown = {};  // indices, int64
-  int64_t first = 0;         // what index 0 stands for
+  int64_t first = 0;         // the value at index 0
 
-  // Evenly spread over all of them: heads, pairs, offsets.
+  // Evenly spread over all indices: heads, pairs, offsets.
   static PictureAxis Spread(std::string label, int64_t size,
                             int64_t first = 0) {
     const int64_t count = std::min(size, kMostShown);
@@ -45,7 +45,7 @@ struct PictureAxis {
                 std::max<int64_t>(count, 1)),
             first};
   }
-  // The same, by neighbours 2p and 2p + 1: a sine keeps its cosine.
+  // The same, for neighbours 2p and 2p + 1 together: a sine keeps its cosine.
   static PictureAxis Channels(int64_t size) {
     if (size <= kMostShown) return Spread("channel", size);
     constexpr int64_t kPairs = kMostShown / 2;
@@ -53,7 +53,7 @@ struct PictureAxis {
         torch::arange(kPairs).mul(size / 2).floor_divide(kPairs);
     return {"channel", torch::stack({2 * pairs, 2 * pairs + 1}, 1).flatten()};
   }
-  // The first ones without gaps, between which frequencies would be lost.
+  // The first indices without gaps, which would hide high frequencies.
   static PictureAxis Positions(std::string label, int64_t size) {
     return {std::move(label), torch::arange(std::min(size, kMostShown))};
   }
@@ -81,9 +81,9 @@ PictureData Draw(std::string kind, std::string title, const PictureAxis& y,
                 values.index_select(0, y.shown).index_select(1, x.shown));
 }
 
-// weights [L, L]. Those of long inputs are averaged over squares, since a
-// pattern may be one key wide; the title then says so, and the axes have the
-// first query and key of each.
+// weights [L, L]. For long inputs they are averaged over squares, since a
+// pattern may be a single key wide; the title then says so, and the axes have
+// the first query and key of each square.
 PictureData DrawAttention(std::string title, const torch::Tensor& weights) {
   const int64_t length = weights.size(0);
   const int64_t side = (length + kMostBlocks - 1) / kMostBlocks;
@@ -100,8 +100,8 @@ PictureData DrawAttention(std::string title, const torch::Tensor& weights) {
                                   /*ceil_mode=*/true)[0]);
 }
 
-// Offsets m - n of one query among `length` keys: the last one, or for an
-// encoder the one in the middle, so that both signs occur.
+// Offsets m - n of one query among `length` keys: the last query or, for an
+// encoder, the middle one, so that both signs occur.
 struct Offsets {
   int64_t query = 0;
   int64_t length = 0;
@@ -122,8 +122,8 @@ torch::Tensor Fill(int64_t rows, int64_t columns, auto value) {
   return matrix;
 }
 
-// A table of vectors: each channel of the one head, or the length of each
-// head's vector.
+// A table of vectors: each channel of a single head, or the norm of each head's
+// vector.
 PictureData DrawTable(const BucketTable& table, const std::string& title,
                       const Offsets& offsets) {
   const Tensor& rows = table.rows;
@@ -235,7 +235,7 @@ std::vector<PictureData> DrawPictures(const Model& model,
         pictures.push_back(std::move(picture));
       }
     }
-    // With the identity for values, the outputs are the attention itself.
+    // With the identity as values, the outputs are the attention weights.
     terms.v_table.reset();
     terms.rotate_values.reset();
     const Model::LayerInput& input = inputs[static_cast<size_t>(layer)];

@@ -1,5 +1,4 @@
-// Small matrices worth drawing: what an encoding has become, and what a model
-// attends to.
+// Small matrices to draw: the trained encoding, and the attention of a model.
 #ifndef LOCUS_LAB_TRAIN_PICTURES_H_
 #define LOCUS_LAB_TRAIN_PICTURES_H_
 
@@ -12,13 +11,13 @@
 
 namespace locus::lab {
 
-// The encoding's picture of every layer that has its own, then what each layer
-// and head attends to on tokens int64 [1, L].
+// The encoding's picture for every layer with its own parameters, then the
+// attention weights of each layer and head for tokens int64 [1, L].
 //
-// A picture of an encoding has at most 128 rows and columns, and each of them
-// is a real one: of longer axes some are left out, and x_values and y_values
-// tell which are there. A picture of attention has at most 64 x 64 numbers;
-// larger ones are averaged, and their title says so.
+// A picture of an encoding has at most 128 rows and columns, none of which is
+// averaged: of longer axes some are omitted, and x_values and y_values list
+// which are present. A picture of attention has at most 64 x 64 numbers; larger
+// ones are averaged, and their title says so.
 std::vector<PictureData> DrawPictures(const Model& model,
                                       const torch::Tensor& tokens);
 

@@ -1,7 +1,7 @@
-// What the papers leave to the model is in the encoding's descriptor, the same
-// for every run: which layers and heads share a table, which scales follow the
-// training length, how parameters start, how fast they move and where they
-// stop.
+// The encoding's descriptor has what papers leave to the model, the same for
+// every run: which layers and heads share a table, which scales follow the
+// training length, how parameters are initialised, their learning rates and
+// their bounds.
 #include "lab/train/position.h"
 
 #include <fmt/format.h>
@@ -21,8 +21,8 @@
 namespace locus::lab {
 namespace {
 
-// Options of the encoding as given, else as its descriptor ties them to the
-// model.
+// Options of the encoding as given, or else derived from the model by its
+// descriptor.
 std::map<std::string, std::string> WithDefaults(const EncodingInfo& info,
                                                 const PositionConfig& config) {
   std::map<std::string, std::string> options = config.options;
@@ -71,7 +71,7 @@ Init InitOf(const ParamTraining& training, const Param& param,
   return Init::Uniform(Xavier(shape));
 }
 
-// Whether an option such as "kind=power" is set; there is always none.
+// Whether an option such as "kind=power" is set; an empty one always is.
 bool HasOption(const PositionConfig& config, std::string_view option) {
   for (const auto& [name, value] : ParseOptions(option)) {
     const auto it = config.options.find(name);
@@ -209,7 +209,7 @@ EncodingValues Position::Values(const ParameterSet& parameters, int64_t layer,
     values.push_back(parameters[ParameterName(layer, trained.info.name)]);
   }
   if (scripted_) {
-    // A decoder's queries see no later key.
+    // A decoder's queries see no later keys.
     const int64_t first = config_.kind == ModelKind::kDecoder ? 0 : 1 - length;
     const torch::Tensor table = scripted_->At(first, length - 1, values);
     return {.form = std::make_shared<OffsetTable>(scripted_->term(), first,

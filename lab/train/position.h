@@ -1,5 +1,5 @@
-// A positional encoding inside a model: its form, its parameters in every
-// layer, and how they start.
+// A positional encoding within a model: its form, its parameters in every
+// layer, and their initial values.
 #ifndef LOCUS_LAB_TRAIN_POSITION_H_
 #define LOCUS_LAB_TRAIN_POSITION_H_
 
@@ -20,7 +20,7 @@ namespace locus::lab {
 
 struct PositionConfig {
   std::string encoding = "none";  // "rope", "rope{base=100}", or a file's name
-  std::string file = {};          // that Python wrote; empty: of the list
+  std::string file = {};          // written by Python; empty: one of the list
   std::map<std::string, std::string> options = {};  // over the variant's
   ModelKind kind = ModelKind::kDecoder;
   int64_t layers = 2;
@@ -31,18 +31,18 @@ struct PositionConfig {
 
 class Position {
  public:
-  // Throws Error if there is no such encoding, or none that such a model takes.
+  // Throws Error if there is no such encoding, or if the model cannot use it.
   explicit Position(const PositionConfig& config);
 
-  // The encoding adds to the input, before the first layer; otherwise it acts
-  // inside attention.
+  // Whether the encoding is added to the input before the first layer;
+  // otherwise it acts within attention.
   bool in_input() const { return in_input_; }
 
-  // Layers have parameters of their own.
+  // Whether each layer has its own parameters.
   bool differs_by_layer() const { return !shared_ && !trained_.empty(); }
 
   // The example of the descriptor that has this form: the sizes of the model,
-  // and every option that is not the descriptor's default.
+  // and every option that differs from the descriptor's default.
   ExampleConfig Example() const;
 
   // SHA-256 of the file of an encoding written in Python; otherwise empty.
@@ -56,18 +56,18 @@ class Position {
   EncodingValues Values(const ParameterSet& parameters, int64_t layer,
                         int64_t length) const;
 
-  // Brings parameters back into their domain after an optimiser's step.
+  // Projects parameters back into their domain after an optimiser step.
   void Project(const ParameterSet& parameters) const;
 
-  // The library's own sentence, if the encoding does not serve this length.
+  // The library's error message, if the encoding does not support this length.
   std::optional<std::string> Refusal(const ParameterSet& parameters,
                                      int64_t length) const;
 
  private:
-  // A parameter that every layer, or all of them together, has.
+  // A parameter that every layer has, or that all of them share.
   struct Trained {
     ParameterInfo info = {};  // its name without the layer's
-    double lowest = 0.0;      // the optimiser's steps end inside these
+    double lowest = 0.0;      // bounds for the optimiser's steps
     double highest = 0.0;
   };
 
@@ -82,7 +82,7 @@ class Position {
   bool in_input_ = false;
   bool shared_ = false;  // by all layers
   std::vector<Trained> trained_;
-  // One of the list, or a function that Python wrote.
+  // Either one of the list, or a function written by Python.
   const EncodingInfo* info_ = nullptr;
   std::shared_ptr<const Encoding> form_;
   std::shared_ptr<const ScriptedEncoding> scripted_;

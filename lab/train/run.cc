@@ -20,17 +20,18 @@
 namespace locus::lab {
 namespace {
 
-// Sequences are scored this many tokens at a time: enough to keep the
-// processor busy, little enough to stay in its cache.
+// Sequences are scored this many tokens at a time: enough to keep the processor
+// busy, few enough for its cache.
 constexpr int64_t kScoredAtOnce = 4096;
 
-// Enough for an interval; longer blocks of text are less like their neighbours.
+// Enough for an interval; longer blocks of text are less correlated with their
+// neighbours.
 constexpr int64_t kMostScoreBlocks = 32;
 
 // Fine-tuning runs at this fraction of the highest rate.
 constexpr double kFineTuneShare = 0.2;
 
-// Sequences as tensors, with the tokens that count.
+// Sequences as tensors, with the tokens that are scored.
 struct Batch {
   torch::Tensor tokens = {};   // int64 [B, L]
   torch::Tensor rows = {};     // int64 [n], of the B * L tokens
@@ -83,7 +84,7 @@ void CheckSpec(const RunSpec& spec) {
   }
 }
 
-// Everything that the run depends on.
+// Everything that the run depends on, as text.
 std::string Describe(const RunSpec& spec, const Position& position,
                      const Corpus* corpus) {
   std::string options = position.FileSum();
@@ -165,7 +166,7 @@ struct Run::State {
   SequenceRequest Request(int64_t length) const {
     return {.kind = spec.kind, .length = length, .corpus = corpus};
   }
-  // The number of tokens per step stays the same when the length changes.
+  // The number of tokens per step is unchanged when the length changes.
   int64_t BatchSize() const {
     return std::max<int64_t>(spec.batch * spec.train_length / train_length, 1);
   }
@@ -183,14 +184,14 @@ struct Run::State {
   int64_t step = 0;
   bool extended = false;
   int64_t train_length;
-  std::map<std::string, std::string> options;  // at present
+  std::map<std::string, std::string> options;  // current
 };
 
 Run::Run(const RunSpec& spec, const Corpus* corpus, const Ranks& ranks) {
   CheckSpec(spec);
   SetThreads(spec.threads);
   state_ = std::make_unique<State>(spec, corpus, ranks);
-  // Whatever a step would refuse is refused here.
+  // Whatever a step would reject is rejected here.
   State& s = *state_;
   if (const auto refusal =
           s.model.position().Refusal(s.model.parameters(), spec.train_length)) {
@@ -208,8 +209,8 @@ int64_t Run::parameters() const {
 }
 
 // The loss is the mean over the scored tokens of the whole batch. A rank has
-// the sum over its own sequences, divided by the number of all: what ranks have
-// of the loss and of its gradient adds up to the whole.
+// the sum over its own sequences, divided by the number of all scored tokens:
+// the ranks' losses and gradients add up to those of the whole.
 double Run::Step() {
   State& s = *state_;
   SetThreads(s.spec.threads);
@@ -217,13 +218,13 @@ double Run::Step() {
   double totals[] = {0.0, 0.0};  // the loss, and how many ranks failed
   auto& [value, failed] = totals;
   const Attempt attempt([&] {
-    // The whole batch, which costs little beside the step: no rank then has to
-    // ask how many tokens the others score.
+    // Generates the whole batch, which costs little compared with the step:
+    // ranks then need not exchange how many tokens the others score.
     const std::vector<Sequence> whole = TrainingBatch(
         s.task, s.Request(s.train_length), s.BatchSize(), s.spec.seed, s.step);
     const std::span<const Sequence> part = std::span(whole).subspan(
         static_cast<size_t>(mine.first), static_cast<size_t>(mine.count));
-    // More ranks than sequences, or an encoder that was given no blank.
+    // There are more ranks than sequences, or an encoder was given no blanks.
     if (NumScored(part) == 0) return;
     const Batch batch = ToBatch(part);
     const torch::Tensor loss =
@@ -261,9 +262,9 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
   evaluation.refused = s.model.position().Refusal(s.model.parameters(), length);
   if (evaluation.refused) return evaluation;
   torch::NoGradGuard no_grad;
-  // Of each sequence its loss, exact answers and scored tokens. Ranks take
-  // stretches of sequences round-robin. Each number comes from one rank, so the
-  // sums below are the same for any number of ranks.
+  // The loss, exact answers and scored tokens of each sequence. Ranks take
+  // ranges of sequences round-robin. Each number comes from a single rank, so
+  // the sums below are the same for any number of ranks.
   const int64_t at_once = std::max<int64_t>(kScoredAtOnce / length, 1);
   const int64_t stretches = (count + at_once - 1) / at_once;
   std::vector<double> scores(static_cast<size_t>(3 * count));
@@ -279,7 +280,7 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
                                      .neg()
                                      .squeeze(1);
       const torch::Tensor exact = logits.argmax(1).eq(batch.targets);
-      // Summed in float64: as many terms as there are tokens.
+      // Summed in float64, since there are as many terms as tokens.
       const torch::Tensor each =
           torch::stack({loss.to(torch::kDouble), exact.to(torch::kDouble),
                         torch::ones_like(loss, torch::kDouble)},
@@ -311,7 +312,7 @@ Evaluation Run::Evaluate(int64_t length, int64_t tokens, int64_t first) const {
   return evaluation;
 }
 
-// CBOR (RFC 8949); the file that it goes into has the checksum.
+// CBOR (RFC 8949); the file that contains it has the checksum.
 std::string Run::Save() const {
   const State& s = *state_;
   std::string bytes;

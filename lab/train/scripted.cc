@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What save_encoding writes beside the function.
+// The metadata that save_encoding writes besides the function.
 constexpr const char* kDescription = "locus.json";
 constexpr int kFormat = 1;
 
@@ -50,7 +50,7 @@ double BoundOr(const Json& row, const char* key, double none) {
   return row.at(key).is_null() ? none : row.at(key).get<double>();
 }
 
-// The module and the attribute that "a.b.c" names.
+// The module and the attribute named "a.b.c".
 std::pair<torch::jit::Module, std::string> Find(torch::jit::Module module,
                                                 const std::string& name) {
   std::string_view rest = name;
@@ -128,7 +128,7 @@ torch::Tensor ScriptedEncoding::At(
     int64_t first, int64_t last,
     const std::vector<torch::Tensor>& parameters) const {
   // An executor that optimises after some calls would change the last bits of a
-  // run that was resumed.
+  // resumed run.
   const torch::jit::GraphOptimizerEnabledGuard plain(false);
   try {
     for (size_t n = 0; n < parameters_.size(); ++n) {

@@ -1,5 +1,6 @@
-// An encoding that Python wrote into a file (locus_attn.torch.save_encoding): a
-// function of the offset as TorchScript, its parameters, and how they train.
+// An encoding that Python wrote to a file (locus_attn.torch.save_encoding): a
+// function of the offset as TorchScript, its parameters, and how they are
+// trained.
 #ifndef LOCUS_LAB_TRAIN_SCRIPTED_H_
 #define LOCUS_LAB_TRAIN_SCRIPTED_H_
 
@@ -20,7 +21,7 @@ class ScriptedEncoding {
   struct Parameter {
     std::string name = {};
     torch::Tensor start = {};  // float32
-    double rate = 1.0;         // times the learning rate
+    double rate = 1.0;         // multiplies the learning rate
     bool decays = false;
     double lowest = -std::numeric_limits<double>::infinity();
     double highest = std::numeric_limits<double>::infinity();
@@ -30,7 +31,7 @@ class ScriptedEncoding {
   static std::shared_ptr<const ScriptedEncoding> Open(const std::string& path);
   ~ScriptedEncoding();
 
-  // Of the file, without folder and ending.
+  // Name of the file, without folder and extension.
   const std::string& name() const { return name_; }
   const std::string& title() const { return title_; }
   const std::string& formula() const { return formula_; }
@@ -39,7 +40,7 @@ class ScriptedEncoding {
   int64_t heads() const { return heads_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // Throws Error if it cannot serve models with so many heads.
+  // Throws Error if it does not support models with this many heads.
   void CheckHeads(int64_t heads) const;
 
   // The function's values at offsets first .. last, [heads, n] or
@@ -48,7 +49,7 @@ class ScriptedEncoding {
   torch::Tensor At(int64_t first, int64_t last,
                    const std::vector<torch::Tensor>& parameters) const;
 
-  // Whether a word of --encodings is a file rather than a name of the list.
+  // Whether a word of --encodings is a file rather than a name from the list.
   static bool IsFile(const std::string& word) { return word.ends_with(".pt"); }
   // The name of an encoding in such a file.
   static std::string NameOf(const std::string& path);

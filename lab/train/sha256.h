@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4): names a corpus, a spec, and guards saved states.
+// SHA-256 (FIPS 180-4): identifies a corpus or a spec, and protects saved
+// states.
 #ifndef LOCUS_LAB_TRAIN_SHA256_H_
 #define LOCUS_LAB_TRAIN_SHA256_H_
 

@@ -1,11 +1,11 @@
-// The number of threads that a step runs on.
+// The number of threads of a training step.
 #ifndef LOCUS_LAB_TRAIN_THREADS_H_
 #define LOCUS_LAB_TRAIN_THREADS_H_
 
 namespace locus::lab {
 
-// Sets libtorch's and its BLAS library's threads. Sums have another order for
-// another number, so the bits of a run depend on it.
+// Sets the number of threads of libtorch and its BLAS library. It affects the
+// order of sums, so the bits of a run depend on it.
 void SetThreads(int threads);
 
 }  // namespace locus::lab

@@ -12,7 +12,7 @@
 namespace locus::ring {
 namespace {
 
-// Values contain no line breaks; an error may, and comes last.
+// Values contain no line breaks; the error may, so it comes last.
 std::string Write(const std::string& error, const std::vector<Field>& fields) {
   std::string text;
   for (const Field& field : fields) text += field.value + '\n';

@@ -47,13 +47,13 @@ ExtremeCall::ExtremeCall(const Call& call, const AttentionOptions& given,
 
 Shape ExtremeCall::ShapeOfWhole() const {
   Shape shape = CallShape(q_, k_, v_, options_);
-  shape.rising = true;  // two tokens do not tell
+  shape.rising = true;  // two tokens cannot tell
   return shape;
 }
 
 void ExtremeCall::CheckDriver(const Terms& terms, Pass pass) const {
   AttentionOptions o = options_;
-  o.scale.reset();  // the terms have it
+  o.scale.reset();  // the terms include it
   ExplainCall(q_, k_, v_, terms, o, pass);
 }
 

@@ -1,5 +1,5 @@
-// A call with the two extreme tokens of each sequence alone: it has the shape
-// of the whole call, of which no rank has all tokens.
+// A call with only the two extreme tokens of each sequence: it has the shape of
+// the whole call, although no rank has all tokens.
 #ifndef LOCUS_RING_AGREEMENT_EXTREME_CALL_H_
 #define LOCUS_RING_AGREEMENT_EXTREME_CALL_H_
 
@@ -19,8 +19,8 @@ class ExtremeCall {
   ExtremeCall& operator=(const ExtremeCall&) = delete;
 
   Shape ShapeOfWhole() const;
-  // Throws Error if the engine has no driver for such a call. Not for packed
-  // positions, of which two do not tell whether all of them rise.
+  // Throws Error if no driver accepts such a call. Not for packed positions,
+  // since two of them do not tell whether all increase.
   void CheckDriver(const Terms& terms, Pass pass) const;
 
  private:

@@ -15,9 +15,10 @@
 namespace locus::ring {
 namespace {
 
-// --------------------------------------------------------- what must be alike
+// ----------------------------------------------------------- values to agree
+// on
 
-// How ids of tokens are given: "" by a rank without tokens, who cannot tell.
+// How token ids are given: "" for a rank without tokens, which does not know.
 constexpr std::string_view kPerSequence = "one per sequence";
 std::string Form(std::span<const int64_t> ids, int64_t length) {
   if (length == 0) return "";
@@ -26,8 +27,8 @@ std::string Form(std::span<const int64_t> ids, int64_t length) {
                                                     : std::string(kPerSequence);
 }
 
-// How an operand of some tokens is given: some of its sizes; "" as above. It
-// may have other axes than it should.
+// How an operand of some tokens is given: some of its sizes; "" as above. Its
+// rank may be invalid.
 std::string Form(const Tensor& operand, int64_t length,
                  std::initializer_list<int> axes) {
   if (!operand.defined()) return length == 0 ? "" : "none";
@@ -55,7 +56,7 @@ std::string Describe(const Dropout& d) {
                      d.key_stride);
 }
 
-// The places of what ExchangeMetadata reads back from the fields.
+// The indices of the fields that ExchangeMetadata reads back.
 enum : size_t { kQPositions, kKPositions, kQSegments, kKSegments };
 
 std::vector<Field> Fields(const Call& call, const RankInputs& inputs) {
@@ -101,7 +102,7 @@ std::vector<Field> Fields(const Call& call, const RankInputs& inputs) {
   };
 }
 
-// -------------------------------------------------- what a rank can tell alone
+// ---------------------------------------------------------------- local checks
 
 void CheckCount(const char* what, std::span<const int64_t> lengths,
                 int64_t batch) {
@@ -110,15 +111,15 @@ void CheckCount(const char* what, std::span<const int64_t> lengths,
                           lengths.size()));
 }
 
-// Every check that needs no other rank. Fills in the sizes of this rank.
+// Makes every check that involves no other rank, and sets this rank's sizes.
 void CheckLocal(const RankInputs& inputs, Call& call) {
   const Tensor &q = inputs.q, &k = inputs.k, &v = inputs.v;
   AttentionOptions o = inputs.options.attention;
-  // These go by the tokens of all ranks.
+  // These refer to the tokens of all ranks.
   o.key_lengths = o.prefix_lengths = {};
   o.mask = {};
   o.pair_bias = {};
-  call.shape = CallShape(q, k, v, o);  // checks that all others fit
+  call.shape = CallShape(q, k, v, o);  // checks that the rest is consistent
   call.batch = q.size(0);
   call.q_len = q.size(2);
   call.k_len = k.size(2);
@@ -135,7 +136,7 @@ void CheckLocal(const RankInputs& inputs, Call& call) {
   CheckCount("prefix_lengths", call.prefix_lengths, call.batch);
 }
 
-// Rows of this rank's queries over the keys of all ranks.
+// Checks rows of this rank's queries over the keys of all ranks.
 void CheckPairs(const char* what, std::span<const int64_t> shape,
                 const Call& call) {
   const int64_t want[] = {call.batch, call.shape.q_heads, call.q_len,
@@ -151,7 +152,7 @@ void CheckPairs(const char* what, std::span<const int64_t> shape,
       what, fmt::join(want, ", "), fmt::join(shape, ", ")));
 }
 
-// The same on every rank: lengths and total are.
+// Checks lengths; fails alike on every rank, since lengths and total are equal.
 void CheckLengths(const char* what, std::span<const int64_t> lengths,
                   int64_t total) {
   for (int64_t n : lengths) {
@@ -160,7 +161,7 @@ void CheckLengths(const char* what, std::span<const int64_t> lengths,
   }
 }
 
-// --------------------------------------------------------- the whole
+// -------------------------------------------------------------------- exchange
 
 // Queries end where the keys of their sequence end.
 std::vector<int64_t> FirstQueries(const Call& call) {
@@ -175,7 +176,7 @@ std::vector<int64_t> FirstQueries(const Call& call) {
   return first;
 }
 
-// How far each block goes: to the last rank that needs it.
+// How far each block travels: to the last rank that needs it.
 std::vector<int> Hops(const Call& call, int ranks) {
   std::vector<int> hops;
   for (int owner = 0; owner < ranks; ++owner) {
@@ -186,7 +187,7 @@ std::vector<int> Hops(const Call& call, int ranks) {
   return hops;
 }
 
-// Runs f; the message of the Error that it throws, else "".
+// Runs f; returns the message of the Error that it throws, else "".
 template <typename F>
 std::string ErrorOf(const F& f) {
   try {
@@ -221,7 +222,7 @@ Call ExchangeMetadata(const Group& group, const RankInputs& inputs) {
   call.segmented = given(kQSegments) && given(kKSegments);
   call.k_segments_per_sequence = per_sequence(kKSegments);
 
-  // Ranks without tokens may leave operands out: the others know their sizes.
+  // Ranks without tokens may omit operands: the others know their sizes.
   std::vector<int64_t> mine = {call.q_len, call.k_len, 0, 0, 0};
   if (o.key_bias.defined()) {
     mine[2] = o.key_bias.size(0);

@@ -1,4 +1,4 @@
-// What the ranks exchange before the first block travels.
+// The exchange between ranks before the first block travels.
 #ifndef LOCUS_RING_AGREEMENT_METADATA_H_
 #define LOCUS_RING_AGREEMENT_METADATA_H_
 
@@ -9,7 +9,7 @@
 
 namespace locus::ring {
 
-// What one rank passes to a call.
+// The arguments of one rank.
 struct RankInputs {
   const Tensor& q;
   const Tensor& k;

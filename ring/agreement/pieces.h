@@ -1,5 +1,5 @@
-// Which tokens each rank holds, and what is known of them: the extreme
-// positions and segments of each stretch.
+// The tokens that each rank holds, and their metadata: the extreme positions
+// and segments of each piece.
 #ifndef LOCUS_RING_AGREEMENT_PIECES_H_
 #define LOCUS_RING_AGREEMENT_PIECES_H_
 
@@ -13,32 +13,32 @@ namespace locus::ring {
 
 using PiecesByRank = std::vector<std::vector<Piece>>;
 
-// Those of every rank, given how many tokens each holds. Throws Error if the
-// sharding gives it other numbers. `what` names them in the message.
+// The pieces of every rank, given the number of tokens of each. Throws Error if
+// the sharding requires other numbers. `what` names them in the message.
 PiecesByRank MakePieces(std::string_view what,
                         const std::vector<int64_t>& lengths, Sharding sharding);
 
 // Extreme positions of a rank: of each piece over the batch, and of each
-// sequence over the pieces (keys past their length left out).
+// sequence over the pieces (excluding keys past their length).
 struct Extremes {
   std::vector<Range> pieces;
   std::vector<Range> sequences;
 };
 
-// `begins` are the positions of token 0 where positions are not given, one for
-// all sequences or one for each.
+// `begins` has the positions of token 0 if positions are not given: one for all
+// sequences, or one for each.
 Extremes FindExtremes(const std::vector<Piece>& pieces, const TokenIds& ids,
                       std::span<const int64_t> begins,
                       std::span<const int64_t> key_lengths);
 
-// Collective. Fills in positions and segments of every rank's pieces; returns
+// Collective. Sets the positions and segments of every rank's pieces; returns
 // the extreme positions of each sequence over all ranks.
 std::vector<Range> ShareRanges(const Group& group, PiecesByRank& pieces,
                                const Extremes& mine, const TokenIds& segments);
 
-// Collective. Whether positions rise from token to token of each sequence, and
-// of each of its segments, through the tokens of all ranks: the first
-// `lengths[b]` of a sequence.
+// Collective. Whether positions increase from token to token in each sequence
+// and in each of its segments, over the tokens of all ranks: the first
+// `lengths[b]` of sequence b.
 bool Rise(const Group& group, const PiecesByRank& pieces,
           const TokenIds& positions, const TokenIds& segments,
           std::span<const int64_t> lengths);

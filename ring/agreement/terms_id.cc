@@ -10,7 +10,8 @@
 namespace locus::ring {
 namespace {
 
-// Eight bytes at a time: multiply, and let the high bits reach the low ones.
+// Hashes eight bytes at a time: a multiplication, then a shift that mixes the
+// high bits into the low ones.
 class Mixer {
  public:
   void Bytes(const void* data, size_t size) {

@@ -1,4 +1,4 @@
-// A hash of everything an encoding lowered to.
+// A hash of everything that an encoding lowered to.
 #ifndef LOCUS_RING_AGREEMENT_TERMS_ID_H_
 #define LOCUS_RING_AGREEMENT_TERMS_ID_H_
 

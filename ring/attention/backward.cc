@@ -1,10 +1,11 @@
-// Backward: with the final out and lse, each pair of pieces gives its own share
-// of every gradient. What belongs to queries stays; what belongs to keys
-// travels with their block, each rank adding its share in turn, and comes home
-// from the last one. Sinks, like parameters, get the sum over all ranks.
+// Backward: with the final out and lse, each pair of pieces yields its own
+// contribution to every gradient. Gradients of queries stay; gradients of keys
+// travel with their block, each rank adds its contribution in order, and the
+// last one sends them home. Gradients of sinks and parameters are summed over
+// all ranks.
 //
 // A rank's own keys are computed in two parts: the first while the first block
-// comes in, the second at the end, while gradients go home.
+// arrives, the second at the end, while gradients travel home.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@
 namespace locus::ring {
 namespace {
 
-// Gradients of this rank's queries and of what belongs to them, f32.
+// Gradients of this rank's queries and of their operands, f32.
 struct QueryGrads {
   Tensor d_q = {};
   Tensor table_queries = {};
@@ -34,7 +35,7 @@ struct QueryGrads {
     table_queries = like(options.table_queries);
     if (backward.pair_bias) pair_bias = like(options.pair_bias);
   }
-  // Adds what the engine gave for some of the queries and some keys.
+  // Adds the gradients from a call with some of the queries and some keys.
   void Add(const AttentionGrads& part, const Chunk& rows, const Chunk& keys) {
     AddTo(part.d_q, TokensOf(d_q, rows));
     if (table_queries.defined()) {
@@ -47,7 +48,7 @@ struct QueryGrads {
   }
 };
 
-// The first half of a stretch, or what comes after it.
+// The first half of a piece, or the rest of it.
 Piece Half(const Call& call, Piece piece, bool first) {
   Chunk& tokens = piece.tokens;
   const int64_t head = tokens.count / 2;
@@ -56,7 +57,7 @@ Piece Half(const Call& call, Piece piece, bool first) {
     tokens.first += head * tokens.stride;
   }
   tokens.count = first ? head : tokens.count - head;
-  // Given positions may lie anywhere between the bounds of the whole.
+  // Given positions may be anywhere within the bounds of the whole.
   if (!call.k_positions_given) {
     piece.positions = {.lo = tokens.first,
                        .hi = tokens.first + (tokens.count - 1) * tokens.stride};
@@ -64,7 +65,7 @@ Piece Half(const Call& call, Piece piece, bool first) {
   return piece;
 }
 
-// The keys of this rank in two parts, of which the second may be empty.
+// The keys of this rank in two parts; the second may be empty.
 struct OwnKeys {
   std::vector<Piece> first = {};
   std::vector<Piece> last = {};
@@ -83,14 +84,14 @@ struct OwnKeys {
   }
 };
 
-// What the backward pass is given beside the operands of the forward pass.
+// The inputs of the backward pass besides those of the forward pass.
 struct Given {
   const Tensor& d_out;
   const AttentionResult& forward;
   const BackwardOptions& backward;
 };
 
-// What is wrong with it, else "".
+// Describes an invalid input, or returns "".
 std::string CheckGiven(const Given& given, const Tensor& q, const Tensor& v,
                        const AttentionOptions& options) {
   if (q.rank() != 4 || v.rank() != 4) return "";  // reported by others
@@ -117,8 +118,8 @@ std::string CheckGiven(const Given& given, const Tensor& q, const Tensor& v,
   return "";
 }
 
-// Gradients of the parameters over all ranks: those of each rank's pairs,
-// summed in the order of the ranks.
+// Gradients of the parameters over all ranks: those from each rank's pairs,
+// summed in the order of ranks.
 ParamGrads SumParams(const Group& group, const Call& call,
                      const Encoding& encoding, const TermGrads& terms) {
   ParamGrads params = encoding.PullBack(call.shape, terms);
@@ -130,7 +131,7 @@ ParamGrads SumParams(const Group& group, const Call& call,
   return params;
 }
 
-// The gradient of the sinks over all ranks, in their type:
+// The gradient of the sinks over all ranks, in the type of the sinks:
 //   p_sink = exp(z_h - lse_i)
 //     => d z_h = -sum_i exp(z_h - lse_i) (d_out_i.out_i - d_lse_i)
 Tensor SumSinks(const Group& group, const Tensor& sinks, const Given& given) {
@@ -184,8 +185,8 @@ EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
   const std::shared_ptr<Block> own_block = OwnBlock(call, ring.rank, k, v, o);
   KvRing kv_ring(call, transport, ring, own_block);
   GradRing grad_ring(call, transport, ring);
-  // Adds what these keys of a block give to `share`, to the gradients of the
-  // queries and to those of the terms.
+  // Adds the contributions of these keys of a block to `share`, to the
+  // gradients of the queries and to those of the terms.
   const auto compute = [&](const Block& block, const std::vector<Piece>& pieces,
                            KeyGrads& share) {
     const auto add = [&](const QueryPiece& rows, const KeyPiece& keys) {

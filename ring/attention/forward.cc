@@ -14,7 +14,7 @@
 namespace locus::ring {
 namespace {
 
-// Zeros and lse = -inf: what a query gives that sees no key.
+// Zeros and lse = -inf: the result of queries that see no key.
 AttentionResult EmptyResult(const Call& call) {
   const int64_t heads = call.shape.q_heads;
   AttentionResult result{
@@ -36,8 +36,8 @@ void MergeRows(const AttentionResult& part, const Chunk& rows,
   CopyTokens(both.lse, before.lse);
 }
 
-// The same on several threads, each with a range of rows: Merge runs on one
-// thread for so few.
+// The same on several threads, each with a range of rows, since Merge uses a
+// single thread for so few.
 void MergeInParallel(const AttentionResult& part, const Chunk& rows,
                      int threads, AttentionResult& whole) {
   // Below this, starting a thread takes longer than the work.
@@ -64,7 +64,7 @@ void MergeInParallel(const AttentionResult& part, const Chunk& rows,
 }
 
 // Weights of this rank's queries over the keys of all ranks, if wanted. Those
-// of a pair of pieces have their sum at 1, until the final lse is known:
+// of a pair of pieces sum to 1 until the final lse is known:
 //
 //   p_ij = exp(s_ij - lse_i) = exp(s_ij - part_i) exp(part_i - lse_i)
 class Weights {
@@ -81,7 +81,7 @@ class Weights {
     parts_.push_back({.rows = rows, .keys = keys, .lse = part.lse});
   }
 
-  // Absent if they are not wanted.
+  // Returns an undefined tensor if they are not wanted.
   Tensor Finish(const Tensor& lse) {
     for (const Part& part : parts_) {
       Tensor weights = PairsOf(weights_, part.rows, part.keys);

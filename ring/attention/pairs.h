@@ -1,4 +1,4 @@
-// What both passes share: pairs of pieces, and the statistics of a call.
+// Shared code of both passes: pairs of pieces, and the statistics of a call.
 #ifndef LOCUS_RING_ATTENTION_PAIRS_H_
 #define LOCUS_RING_ATTENTION_PAIRS_H_
 
@@ -28,7 +28,7 @@ class Stopwatch {
 };
 
 // Calls f(queries, keys) for every piece of queries and every one of `pieces`,
-// of the block's keys, that may see each other, trimmed to what is
+// pieces of the block's keys, that may see each other, trimmed to what is
 // visible. Counts computed and skipped pairs.
 template <typename F>
 void ForEachPair(const Call& call, const std::vector<QueryPiece>& queries,

@@ -1,4 +1,4 @@
-// Gradients of terms, added up over the pairs of pieces.
+// Sums of the gradients of terms over pairs of pieces.
 #ifndef LOCUS_RING_ATTENTION_TERM_SUMS_H_
 #define LOCUS_RING_ATTENTION_TERM_SUMS_H_
 
@@ -6,7 +6,7 @@
 
 namespace locus::ring {
 
-// to += from, both of the same terms.
+// to += from, both for the same terms.
 void Add(const TermGrads& from, TermGrads& to);
 
 }  // namespace locus::ring

@@ -1,4 +1,4 @@
-// Gradients of keys, on their way around the ring behind the blocks.
+// Gradients of keys, which travel around the ring after the blocks.
 #ifndef LOCUS_RING_BLOCKS_GRAD_RING_H_
 #define LOCUS_RING_BLOCKS_GRAD_RING_H_
 
@@ -6,7 +6,7 @@
 
 namespace locus::ring {
 
-// Gradients of one rank's keys, f32; that of their bias if there is one.
+// Gradients of one rank's keys, f32, and that of their bias if there is one.
 struct KeyGrads {
   Tensor d_k = {};
   Tensor d_v = {};
@@ -19,7 +19,7 @@ struct KeyGrads {
     return Make(call, owner, &Tensor::Empty);
   }
   void Add(const KeyGrads& share);
-  // Adds what the engine gave for some of the keys.
+  // Adds the gradients from a call with some of the keys.
   void Add(const AttentionGrads& part, const Chunk& keys);
   Message ToMessage() const { return ring::ToMessage({d_k, d_v, key_bias}); }
 
@@ -28,19 +28,21 @@ struct KeyGrads {
                        Tensor (*make)(DType, std::vector<int64_t>));
 };
 
-// Follows the blocks. The owner keeps its own share. The next rank starts the
-// sum, each one after it adds its share, and the last one sends it home, where
-// the owner's share is added. A sum comes in while the rank computes what it
-// will add to it, and leaves while the rank computes the next block.
+// Follows the blocks. The owner keeps its own contribution. The next rank
+// starts the sum, each later one adds its contribution, and the last one sends
+// the sum home, where the owner's contribution is added. A sum arrives while
+// the rank computes its contribution, and leaves while the rank computes the
+// next block.
 class GradRing {
  public:
   GradRing(const Call& call, AsyncTransport& transport, Neighbours ring);
 
-  // Starts to receive the sum for the block of this step.
+  // Starts receiving the sum for the block of this step.
   void Begin(int step);
-  // Adds this rank's share to the block of another, and sends the sum away.
+  // Adds this rank's contribution to another's block, and sends the sum on.
   void End(int step, const KeyGrads& share);
-  // The sums of this rank's own keys, of which it has `own`, once all is sent.
+  // The sums of this rank's own keys, including its contribution `own`, once
+  // everything is sent.
   KeyGrads Finish(const KeyGrads& own);
 
  private:
@@ -49,7 +51,7 @@ class GradRing {
   const Call& call_;
   AsyncTransport& transport_;
   Neighbours ring_;
-  int last_ = 0;  // who adds the last share to this rank's block
+  int last_ = 0;  // the rank that adds last to this rank's block
   KeyGrads home_, sum_;
   AsyncTransport::Request coming_home_, receiving_, sending_;
 };

@@ -1,7 +1,7 @@
-// The blocks of keys and values, one after the other, as they come around.
+// The blocks of keys and values, in the order in which they come around.
 //
-// At step t a rank holds the block of rank - t. It sends it on and receives the
-// next while the caller computes. A block travels no further than the last
+// At step t a rank holds the block of rank - t. It forwards it and receives the
+// next one while the caller computes. A block travels only as far as the last
 // rank that needs it, so no rank waits for a block that nobody needs.
 #ifndef LOCUS_RING_BLOCKS_KV_RING_H_
 #define LOCUS_RING_BLOCKS_KV_RING_H_
@@ -23,7 +23,7 @@ struct Neighbours {
 
   int Left() const { return (rank + size - 1) % size; }
   int Right() const { return (rank + 1) % size; }
-  // Whose block is here at step t.
+  // The owner of the block that is here at step t.
   int Owner(int step) const { return (rank + size - step) % size; }
 };
 
@@ -37,10 +37,10 @@ class KvRing {
         dtype_(own->k.dtype()),
         here_(std::move(own)) {}
 
-  // Starts the messages of step t; returns the block of this step, or nullptr
-  // if it did not come this far.
+  // Starts the transfers of step t; returns the block of this step, or nullptr
+  // if it does not come this far.
   std::shared_ptr<Block> Begin(int step);
-  // Waits for the next block, and until this one is sent.
+  // Waits until the next block has arrived and this one is sent.
   void End();
 
  private:

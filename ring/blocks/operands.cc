@@ -7,8 +7,8 @@
 namespace locus::ring {
 namespace {
 
-// Positions of a piece: as given, else counted from where each sequence begins,
-// or from where all of them do.
+// Positions of a piece: as given, or else counted from the beginning of each
+// sequence or of all.
 std::vector<int64_t> PositionsOf(const Piece& piece, const TokenIds& given,
                                  std::span<const int64_t> begins) {
   if (!given.values.empty()) return given.Of(piece);
@@ -25,14 +25,15 @@ std::vector<int64_t> SegmentsOf(const Piece& piece, const TokenIds& given) {
   return given.values.empty() ? std::vector<int64_t>{} : given.Of(piece);
 }
 
-// A piece's rows as float32: a view where they are; of an absent tensor none.
+// The rows of a piece as float32: a view if they already are; undefined if x
+// is.
 Tensor FloatRows(const Tensor& x, const Piece& piece) {
   if (!x.defined()) return {};
   const Tensor rows = TokensOf(x, piece.Rows());
   return rows.dtype() == DType::kF32 ? rows : Convert(rows, DType::kF32);
 }
 
-// How many keys of a piece come before those tokens of the whole sequence.
+// How many keys of a piece come before each of these lengths of the sequence.
 std::vector<int64_t> CountsBefore(const Piece& piece,
                                   std::span<const int64_t> lengths) {
   std::vector<int64_t> counts;
@@ -42,7 +43,7 @@ std::vector<int64_t> CountsBefore(const Piece& piece,
   return counts;
 }
 
-// Where positions, which rise by one, lie in [lo, hi].
+// The part of consecutive positions within [lo, hi].
 Chunk Within(const std::vector<int64_t>& positions, int64_t lo, int64_t hi) {
   const int64_t first = positions.front();
   const int64_t begin = std::max<int64_t>(lo - first, 0);
@@ -67,7 +68,7 @@ Tensor Part(const Tensor& x, const Chunk& part) {
   return x.defined() ? TokensOf(x, part) : Tensor();
 }
 
-// What these tokens drop in the whole sequence.
+// The dropout of these tokens as in the whole sequence.
 Dropout Part(const Dropout& whole, const Chunk& queries, const Chunk& keys) {
   Dropout part = whole;
   part.first_query += queries.first * whole.query_stride;
@@ -77,7 +78,7 @@ Dropout Part(const Dropout& whole, const Chunk& queries, const Chunk& keys) {
   return part;
 }
 
-// Room for the biases of a rank's keys, if there are any.
+// Storage for the biases of a rank's keys, if there are any.
 Tensor EmptyKeyBias(const Call& call, int owner) {
   if (!call.key_bias.given()) return {};
   return Tensor::Empty(DType::kF32,

@@ -1,5 +1,5 @@
-// What the engine is given: a piece of queries and a piece of keys, as float32,
-// with their positions.
+// Operands of one engine call: a piece of queries and a piece of keys, as
+// float32, with their positions.
 #ifndef LOCUS_RING_BLOCKS_OPERANDS_H_
 #define LOCUS_RING_BLOCKS_OPERANDS_H_
 
@@ -11,8 +11,8 @@
 
 namespace locus::ring {
 
-// Keys and values of one rank, on their way around the ring, and what belongs
-// to each key. All but these two may be absent.
+// Keys and values of one rank, which travel around the ring, and their per-key
+// operands. All except k and v may be absent.
 struct Block {
   int owner = 0;
   Tensor k = {};         // [B, Hkv, n, D], contiguous, of the caller's type
@@ -22,18 +22,18 @@ struct Block {
   std::vector<int64_t> segments = {};
 };
 
-// This rank's own; shares k and v where they are contiguous.
+// This rank's own block; shares k and v if they are contiguous.
 std::shared_ptr<Block> OwnBlock(const Call& call, int rank, const Tensor& k,
                                 const Tensor& v,
                                 const AttentionOptions& options);
-// Room for the block of `owner`.
+// Storage for the block of `owner`.
 std::shared_ptr<Block> EmptyBlock(const Call& call, int owner, DType dtype);
 Message ToMessage(const std::shared_ptr<Block>& block);
-// Contiguous tensors that travel together; absent ones are left out.
+// Contiguous tensors that travel together; undefined ones are omitted.
 Message ToMessage(const std::vector<Tensor>& tensors);
 
-// `rows` are their place among the rank's tokens, or the block's, and `tokens`
-// in the whole sequence.
+// `rows` is the place among the rank's or the block's tokens, `tokens` that in
+// the whole sequence.
 struct QueryPiece {
   Piece piece;
   Chunk rows = {};
@@ -53,17 +53,17 @@ struct KeyPiece {
   Tensor key_bias = {};
   std::vector<int64_t> positions = {};
   std::vector<int64_t> segments = {};
-  std::vector<int64_t> lengths = {};  // keys of the piece that exist, by batch
-  std::vector<int64_t> prefix = {};   // of its first keys; empty: none anywhere
+  std::vector<int64_t> lengths = {};  // valid keys of the piece, by batch
+  std::vector<int64_t> prefix = {};   // of the first keys; empty: no prefixes
 };
 
 std::vector<QueryPiece> QueryPieces(const Call& call, int rank, const Tensor& q,
                                     const AttentionOptions& options);
 KeyPiece MakeKeyPiece(const Call& call, const Block& block, const Piece& piece);
 
-// Whether positions rise by one through the pieces and are alike in every
-// sequence, without a prefix: then what causality and window leave of a pair is
-// one stretch on either side.
+// Whether positions are consecutive in the pieces and the same in every
+// sequence, without a prefix: then causality and window leave one contiguous
+// range on either side of a pair.
 bool CanTrim(const Call& call, const QueryPiece& q, const KeyPiece& k);
 // The queries that see a key of the other piece, and the keys that are seen.
 QueryPiece Trimmed(const Call& call, const QueryPiece& q, const KeyPiece& k);

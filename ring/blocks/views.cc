@@ -6,14 +6,15 @@
 namespace locus::ring {
 namespace {
 
-// The size and the stride of the last of four axes; of three, one element.
+// The size and the stride of the last of four axes; of three axes, of one
+// element.
 int64_t RowSize(const Tensor& x) { return x.rank() == 4 ? x.size(3) : 1; }
 int64_t RowStride(const Tensor& x) {
   return x.rank() == 4 ? x.strides()[3] : 1;
 }
 
-// Calls f(a, b) for the rows of tensors of one shape, as pointers to their
-// first bytes. The last of four axes counts as the row.
+// Calls f(a, b) for the rows of two tensors of the same shape, as pointers to
+// their first bytes. With four axes, the last is the row.
 template <typename F>
 void ForEachRow(const Tensor& from, Tensor& to, const F& f) {
   if (from.NumElements() == 0) return;

@@ -23,20 +23,20 @@ Tensor Slice(const Tensor& x, size_t axis, const Chunk& chunk);
 inline Tensor TokensOf(const Tensor& x, const Chunk& chunk) {
   return Slice(x, 2, chunk);
 }
-// Pairs of queries and keys of x [.., .., Lq or 1, Lk]; of an absent one none.
+// Pairs of queries and keys of x [.., .., Lq or 1, Lk]; undefined if x is.
 Tensor PairsOf(const Tensor& x, const Chunk& queries, const Chunk& keys);
 PairMask PairsOf(const PairMask& mask, const Chunk& queries, const Chunk& keys);
 
-// Copies the elements of `from` to `to`, of the same shape and type; any
-// strides. Like TokensOf, for three axes or four.
+// Copies the elements of `from` to `to`, which has the same shape and type; any
+// strides. Like TokensOf, for three or four axes.
 void CopyTokens(const Tensor& from, Tensor to);
 
-// A contiguous copy as float32 or back as another type; x itself where it is
-// one already. One head at a time: Tensor::To passes through float64. For three
-// axes or four.
+// A contiguous copy as float32, or back as another type; x itself if it is
+// already that. One head at a time, since Tensor::To goes through float64. For
+// three or four axes.
 Tensor Convert(const Tensor& x, DType dtype);
 
-// to += from, both f32 of one shape with three axes or four; any strides.
+// to += from, both f32 with the same shape of three or four axes; any strides.
 void AddTo(const Tensor& from, Tensor to);
 
 }  // namespace locus::ring

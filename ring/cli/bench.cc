@@ -1,9 +1,8 @@
 // locus ring bench: time, bytes moved, overlap, memory per rank, and efficiency
 // from 1 to n ranks, all in one run.
-//
-// Rows come in rounds: each round runs every number of ranks once, so that a
-// machine that slows down slows all of them. Ranks without work sleep. The
-// best round counts.
+// Rows are measured in rounds: each round runs every number of ranks once, so
+// that a slowdown of the machine affects all of them. Ranks without work sleep.
+// The best round counts.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sched.h>
@@ -27,8 +26,8 @@
 namespace locus::ring {
 namespace {
 
-// The communicator of the first `count` ranks; null on the others. MPI has no
-// deadline for making one, so each is made once, right after a barrier.
+// The communicator of the first `count` ranks; null on the others. Creating one
+// has no deadline in MPI, so each is created once, right after a barrier.
 class FirstRanks {
  public:
   FirstRanks(const Group& world, int count) {
@@ -37,7 +36,7 @@ class FirstRanks {
                    world.rank(), &comm_);
   }
   ~FirstRanks() {
-    // With messages under way, freeing might wait for them.
+    // Freeing could wait for messages in flight.
     if (comm_ != MPI_COMM_NULL && std::uncaught_exceptions() == 0) {
       MPI_Comm_free(&comm_);
     }
@@ -51,8 +50,8 @@ class FirstRanks {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-// mpirun binds each rank to a core. Then one process could not use them all,
-// and the comparison with it would be unfair.
+// mpirun binds each rank to a core. Then a single process could not use all of
+// them, and the comparison with it would be unfair.
 void UseEveryCore() {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -60,7 +59,7 @@ void UseEveryCore() {
   sched_setaffinity(0, sizeof(all), &all);
 }
 
-// Of all threads of this process.
+// CPU time of all threads of this process.
 double CpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -68,7 +67,7 @@ double CpuSeconds() {
          1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The largest resident memory of this process since ResetPeak, in bytes.
+// The peak resident memory of this process since ResetPeak, in bytes.
 double PeakBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -83,13 +82,13 @@ void ResetPeak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-// What one rank measured, or all of them together.
+// Measurements of one rank, or of all of them combined.
 struct Measured {
-  double seconds = 0.0;      // the slowest rank
-  double cpu_seconds = 0.0;  // sum: what others on the machine do not change
+  double seconds = 0.0;          // the slowest rank
+  double cpu_seconds = 0.0;      // sum; unaffected by other load on the machine
   double compute_seconds = 0.0;  // mean
   double wait_seconds = 0.0;     // mean
-  double alone_seconds = 0.0;    // messages without computing, the slowest
+  double alone_seconds = 0.0;    // transfers without computing, the slowest
   double bytes_sent = 0.0;       // sum
   double peak_bytes = 0.0;       // largest
 };
@@ -120,8 +119,8 @@ struct Row {
   bool whole = false;  // one process without the ring
   Measured best = {};
 
-  // How much of the messages' time was hidden behind computing. Waiting for a
-  // slower rank counts against it.
+  // The share of the transfer time that was hidden behind computation. Waiting
+  // for a slower rank reduces it.
   double Overlap() const {
     if (best.alone_seconds <= 0.0) return 1.0;
     return std::clamp(1.0 - best.wait_seconds / best.alone_seconds, 0.0, 1.0);
@@ -196,8 +195,8 @@ class Bencher {
     mine.bytes_sent = static_cast<double>(stats.bytes_sent);
     if (!row.whole && group.size() > 1) {
       mine.alone_seconds = MessagesAlone(group, x, options);
-      // Gradients double what travels: they are float32, keys and values
-      // of the type given.
+      // Gradients travel in addition: they are float32, keys and values have
+      // the given type.
       if (backward) {
         mine.alone_seconds *=
             1.0 + 4.0 / static_cast<double>(DTypeBytes(case_.dtype));
@@ -206,7 +205,7 @@ class Bencher {
     return mine;
   }
 
-  // The same blocks around the same ring, with nothing computed.
+  // The same blocks around the same ring, without computing.
   double MessagesAlone(const Group& group, const Inputs& x,
                        const Options& options) const {
     const Call call = ExchangeMetadata(group, {.q = x.q,
@@ -245,8 +244,8 @@ std::vector<int> RankCounts(const BenchArgs& args, int size) {
   return counts;
 }
 
-// Most ranks first: what a small share leaves behind in the allocator does not
-// hide what a larger one needs. One process comes last.
+// Most ranks first, so that memory left in the allocator by a small share does
+// not hide the needs of a larger one. A single process comes last.
 std::vector<Row> Rows(const Case& c, const BenchArgs& args, int size) {
   std::vector<int> counts = RankCounts(args, size);
   std::ranges::sort(counts, std::greater<>());
@@ -265,7 +264,7 @@ std::vector<Row> Rows(const Case& c, const BenchArgs& args, int size) {
   return rows;
 }
 
-// The speed of one row over that of another.
+// The speed of one row relative to another.
 double SpeedOver(const Row& row, const Row& other) {
   return other.best.seconds / row.best.seconds;
 }

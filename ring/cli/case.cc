@@ -10,7 +10,7 @@
 namespace locus::ring {
 namespace {
 
-// A mixed 64-bit number of a counter (SplitMix64's finaliser).
+// Mixes the bits of a 64-bit counter (the finaliser of SplitMix64).
 uint64_t Mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
@@ -64,7 +64,7 @@ void CaseArgs::AddTo(CLI::App& command) {
 
 Case::Case(const CaseArgs& args) {
   using cli::ReadNumber;
-  // Bounds keep products of sizes inside 64 bits.
+  // The bounds keep products of sizes within 64 bits.
   heads = ReadNumber("--heads", args.heads, 1, 1024);
   kv_heads = args.kv_heads.empty()
                  ? heads
@@ -78,7 +78,7 @@ Case::Case(const CaseArgs& args) {
     window = ReadNumber("--window", args.window, 0, int64_t{1} << 32);
   }
   deadline_seconds = args.DeadlineSeconds();
-  // The same reading as everywhere else in the tool.
+  // Parsed as everywhere else in the tool.
   options = cli::EncodingArgs{.options = args.options}.Config().options;
 }
 
@@ -124,7 +124,7 @@ Tensor Numbers(const Case& c, Kind kind, int64_t heads,
         uint64_t counter =
             stream + static_cast<uint64_t>((token * heads + h) * c.dim);
         for (int64_t d = 0; d < c.dim; ++d) {
-          // 24 bits in [0, 1), stretched to [-sqrt(3), sqrt(3)).
+          // 24 bits in [0, 1), scaled to [-sqrt(3), sqrt(3)).
           const auto unit = static_cast<float>(Mix(counter++) >> 40) * 0x1p-24F;
           *at++ = (2.0F * unit - 1.0F) * 1.7320508F;
         }

@@ -1,5 +1,5 @@
-// What `locus ring` runs: an encoding, sizes and options, and numbers that
-// depend on the token alone, so that any rank can make any part of them.
+// The input of `locus ring`: an encoding, sizes and options, and numbers that
+// depend only on the token, so any rank can generate any part of them.
 #ifndef LOCUS_RING_CLI_CASE_H_
 #define LOCUS_RING_CLI_CASE_H_
 
@@ -12,7 +12,7 @@
 
 namespace locus::ring {
 
-// As text from the command line.
+// Command-line arguments as text.
 struct CaseArgs {
   std::vector<std::string> options = {};  // of the encoding, name=value
   std::string heads = "4";
@@ -28,7 +28,7 @@ struct CaseArgs {
   bool json = false;
 
   void AddTo(CLI::App& command);
-  // Throws Error if the string is not a time.
+  // Throws Error if the string is not a valid time.
   double DeadlineSeconds() const;
 };
 
@@ -42,7 +42,7 @@ struct Case {
   double deadline_seconds = kDeadlineSeconds;
   std::map<std::string, std::string> options = {};
 
-  // Throws Error for numbers that cannot be.
+  // Throws Error for impossible numbers.
   explicit Case(const CaseArgs& args);
 
   std::unique_ptr<Encoding> Example(std::string_view name) const;
@@ -50,15 +50,15 @@ struct Case {
   cli::Json ToJson() const;
 };
 
-// The tokens of a shard, or of the whole: one chunk.
+// Tokens of a shard, or of the whole sequence as one chunk.
 struct Inputs {
   Tensor q = {}, k = {}, v = {};
 
   Inputs(const Case& c, const std::vector<Chunk>& chunks);
 };
 
-// Uniform numbers of mean 0 and variance 1 for the tokens of `chunks`:
-// [1, heads, tokens, dim].
+// Uniform numbers with mean 0 and variance 1 for the tokens of `chunks`: [1,
+// heads, tokens, dim].
 enum class Kind : uint8_t {
   kQ,
   kK,

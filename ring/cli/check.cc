@@ -1,4 +1,5 @@
-// locus ring check: the ring against a single process, on the same numbers.
+// locus ring check: compares the ring with a single process on the same
+// numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +16,9 @@ namespace {
 
 constexpr double kEps = 0x1p-23;  // float32
 
-// Engine and ring each lie within 4 eps sqrt(D + 12) of exact arithmetic
-// (docs/numerics.md), and half a unit in the last place where the type is
-// narrow: they differ by twice that at most.
+// Engine and ring are each within 4 eps sqrt(D + 12) of exact arithmetic
+// (docs/numerics.md), and half a unit in the last place of a narrow type: they
+// differ by at most twice that.
 double ForwardTolerance(const Case& c) {
   const double half_ulp = c.dtype == DType::kBF16  ? 0x1p-8
                           : c.dtype == DType::kF16 ? 0x1p-11
@@ -26,7 +27,7 @@ double ForwardTolerance(const Case& c) {
          (4.0 * kEps * std::sqrt(static_cast<double>(c.dim) + 12.0) + half_ulp);
 }
 
-// Gradients sum such numbers over the length.
+// Gradients are sums of such numbers over the length.
 double GradTolerance(const Case& c) {
   return 4.0 * ForwardTolerance(c) * std::sqrt(static_cast<double>(c.length));
 }
@@ -60,7 +61,7 @@ struct Row {
   }
 };
 
-// Every rank's row, joined to the worst of each number.
+// Combines the rows of every rank into the worst of each number.
 void Join(const Group& group, Row& row) {
   std::string text(sizeof(double) * (row.errors.size() + 1), '\0');
   std::vector<double> mine = {row.worst};
@@ -147,7 +148,7 @@ Row Compare(const Group& group, const Case& c, const Encoding& encoding,
   return row;
 }
 
-// Some of this rank's queries over all keys, made and used a stretch at a time.
+// Some of this rank's queries over all keys, generated and used range by range.
 AttentionResult Sampled(const Case& c, const Encoding& encoding,
                         const std::vector<Chunk>& queries) {
   constexpr int64_t kStretch = 4096;
@@ -177,7 +178,7 @@ Row CompareSample(const Group& group, const Case& c, const Encoding& encoding,
                   std::string_view name, Sharding sharding, int64_t count) {
   const std::vector<Chunk> chunks =
       Shard(sharding, c.length, group.rank(), group.size());
-  // Every so many tokens of each chunk: where they lie on the rank, and in the
+  // Tokens of each chunk at even steps: their places on the rank and in the
   // sequence.
   std::vector<Chunk> rows, tokens;
   int64_t begin = 0;
@@ -219,7 +220,7 @@ cli::Json ToJson(const Row& row) {
   return json;
 }
 
-// One line per encoding, and one per comparison that failed.
+// One line per encoding, and one per failed comparison.
 std::string Table(const std::vector<Row>& rows) {
   std::string text = fmt::format("{:<18}{:>12}{:>22}\n", "encoding",
                                  "comparisons", "largest / tolerance");

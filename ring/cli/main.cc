@@ -1,5 +1,5 @@
-// locus-ring: what `locus ring` runs, under mpirun. Every rank runs the same
-// command line.
+// locus-ring: the program that `locus ring` runs under mpirun. Every rank runs
+// the same command line.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -14,7 +14,7 @@
 namespace locus::ring {
 namespace {
 
-// What a rank was told to do; on other machines the program may lie elsewhere.
+// The command of a rank; on other machines the program may have another path.
 std::string Command(int argc, char** argv) {
   std::string command = "locus ring";
   for (int n = 1; n < argc; ++n) command += std::string(" ") + argv[n];
@@ -91,7 +91,7 @@ int Start(int argc, char** argv) {
       });
       return cli::kFine;
     }
-    // Not only after minutes of work.
+    // Checked now rather than after minutes of work.
     const CaseArgs& given = checks->parsed() ? check.common : bench.common;
     OnFirstRank(all, [&] {
       if (!given.save.empty()) CheckOutput(given.save);

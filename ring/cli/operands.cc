@@ -5,7 +5,7 @@
 namespace locus::ring {
 namespace {
 
-// Numbers of tokens with so many each, f32.
+// Numbers for tokens, `heads` x `dim` each, f32.
 Tensor Rows(Case c, Kind kind, int64_t heads, int64_t dim,
             const std::vector<Chunk>& chunks) {
   c.dim = dim;
@@ -32,7 +32,7 @@ CaseOperands::CaseOperands(const Case& c, const std::vector<Chunk>& chunks)
   for (double x : Rows(c, Kind::kMask, 1, c.length, chunks).ToVector()) {
     mask_.push_back(x > -1.1547005 ? 1 : 0);
   }
-  mask_.push_back(0);  // a rank without tokens has a mask too
+  mask_.push_back(0);  // a rank without tokens has a mask as well
   tokens_ = tokens;
   length_ = c.length;
 }

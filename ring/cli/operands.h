@@ -1,4 +1,4 @@
-// What `locus ring check --operands` brings beside positions.
+// The operands of `locus ring check --operands`.
 #ifndef LOCUS_RING_CLI_OPERANDS_H_
 #define LOCUS_RING_CLI_OPERANDS_H_
 
@@ -9,9 +9,9 @@
 
 namespace locus::ring {
 
-// Sinks, a bias per key and per pair, a mask, a prefix and dropout for the
-// tokens of a shard, or of the whole: numbers that depend on the tokens alone,
-// as those of Inputs do.
+// Sinks, biases per key and per pair, a mask, a prefix and dropout for the
+// tokens of a shard, or of the whole sequence: numbers that depend only on the
+// tokens, like those of Inputs.
 class CaseOperands {
  public:
   CaseOperands(const Case& c, const std::vector<Chunk>& chunks);

@@ -19,8 +19,8 @@
 namespace locus::ring {
 namespace {
 
-// mpirun ends the job when the first rank fails, and drops what others have
-// just said: a rank whose word does not count stays so much longer.
+// mpirun ends the job when the first rank exits with an error, and drops output
+// that others have just written: failing ranks wait this long before they end.
 constexpr unsigned kLastWordsSeconds = 1;
 
 int WorldRank() {
@@ -29,7 +29,7 @@ int WorldRank() {
   return rank;
 }
 
-// Ends the program unless it is gone in time.
+// Ends the program unless it is destroyed in time.
 class Watchdog {
  public:
   Watchdog(double seconds, std::string message)
@@ -60,7 +60,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// On this rank alone: the others would wait for it.
+// On this rank only; ends the others, which would wait for it.
 [[noreturn]] void FailAlone(const std::string& message) {
   cli::Complain(message);
   sleep(kLastWordsSeconds);

@@ -8,12 +8,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at MPI. A look that finds nothing takes about 1 us: 0.5 %
-// of a core. A network of 10 GB/s fills 2 MB of its buffers meanwhile.
+// Polling interval. A poll that finds nothing takes about 1 us: 0.5 % of a
+// core. Meanwhile a network of 10 GB/s fills 2 MB of its buffers.
 constexpr auto kInterval = std::chrono::microseconds(200);
 
-// MPI counts with int; and a look copies at most this much of a message between
-// processes of one machine, so that the caller never waits long for its turn.
+// MPI counts are int; and a poll copies at most this much of a message between
+// processes of one machine, so that the caller never waits long for the mutex.
 constexpr size_t kPieceBytes = size_t{1} << 24;
 
 double SecondsSince(Clock::time_point start) {
@@ -87,7 +87,8 @@ void AsyncTransport::Wait(const Request& request, std::string_view what) {
     {
       const std::lock_guard lock(mutex_);
       if (failure_) std::rethrow_exception(failure_);
-      // Every message, not this one alone: the others keep moving.
+      // Tests every message, not only this one, so that the others make
+      // progress.
       std::erase_if(active_, [](const Request& t) { return t->Test(); });
       if (request->Test()) break;
     }
@@ -108,7 +109,7 @@ void AsyncTransport::Run() {
     try {
       std::erase_if(active_, [](const Request& t) { return t->Test(); });
     } catch (...) {
-      failure_ = std::current_exception();  // for the caller, in Wait
+      failure_ = std::current_exception();  // rethrown by Wait
     }
     wake_.wait_for(lock, kInterval, [this] { return stop_; });
   }

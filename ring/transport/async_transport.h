@@ -1,10 +1,10 @@
-// Moves messages while the caller computes.
+// Transfers messages while the caller computes.
 //
-// MPI works on a message only while some thread is inside MPI. A thread of the
-// transport polls at short intervals, so that blocks travel during the long
-// calls of the engine. A mutex serialises thread and caller: MPI needs
-// MPI_THREAD_SERIALIZED. With less, there is no thread, and messages move in
-// Wait alone.
+// MPI makes progress on a message only while some thread is inside MPI. A
+// thread of the transport polls at short intervals, so that blocks are
+// transferred during long engine calls. A mutex serialises this thread and the
+// caller, which requires MPI_THREAD_SERIALIZED. With less there is no thread,
+// and messages make progress only in Wait.
 #ifndef LOCUS_RING_TRANSPORT_ASYNC_TRANSPORT_H_
 #define LOCUS_RING_TRANSPORT_ASYNC_TRANSPORT_H_
 
@@ -23,7 +23,7 @@
 
 namespace locus::ring {
 
-// Several stretches of memory that travel together, and who keeps them alive.
+// Several ranges of memory that are sent together, and their owner.
 struct Message {
   std::vector<std::span<std::byte>> parts = {};
   std::shared_ptr<const void> memory = {};
@@ -42,11 +42,11 @@ class AsyncTransport {
 
   Request Send(const Message& message, int to, int tag);
   Request Receive(const Message& message, int from, int tag);
-  // Returns when the request is complete; a null request is. Throws LostRank
-  // past the deadline.
+  // Returns when the request is complete; a null request is complete. Throws
+  // LostRank after the deadline.
   void Wait(const Request& request, std::string_view what);
 
-  // Ends the thread: MPI is the caller's alone again.
+  // Ends the thread: afterwards only the caller uses MPI.
   void Stop();
 
   double wait_seconds() const { return wait_seconds_; }
@@ -58,7 +58,7 @@ class AsyncTransport {
   void Run();
 
   const Group& group_;
-  std::mutex mutex_;  // guards MPI and what follows
+  std::mutex mutex_;  // guards MPI and the members below
   std::condition_variable wake_;
   std::vector<Request> active_;
   std::exception_ptr failure_;

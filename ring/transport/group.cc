@@ -12,7 +12,7 @@
 namespace locus::ring {
 namespace {
 
-// MPI counts with int.
+// MPI counts are int.
 int Count(size_t n) {
   if (n > static_cast<size_t>(std::numeric_limits<int>::max())) {
     throw Error(fmt::format("ranks exchange at most {} numbers at once, got {}",
@@ -21,13 +21,13 @@ int Count(size_t n) {
   return static_cast<int>(n);
 }
 
-// Sizes of the parts of an exchange, and where each begins.
+// Sizes of the parts of an exchange, and their offsets.
 struct Parts {
   explicit Parts(std::vector<int> given) : sizes(std::move(given)) {
     starts.resize(sizes.size());
     std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), 0);
   }
-  // `count` elements dealt to `ranks`, as evenly as can be.
+  // `count` elements, divided as evenly as possible among `ranks`.
   static Parts Even(size_t count, int ranks) {
     std::vector<int> sizes;
     const int all = Count(count);
@@ -40,8 +40,9 @@ struct Parts {
   std::vector<int> starts;
 };
 
-// Each rank sums one part of the numbers over all ranks, then all parts go to
-// everyone: twice the numbers travel, whatever the number of ranks.
+// Each rank sums one part of the numbers over all ranks, then every rank
+// receives all parts: the traffic is twice the numbers, for any number of
+// ranks.
 template <typename T>
 void SumParts(const Group& group, MPI_Datatype type, std::span<T> values) {
   struct Memory {

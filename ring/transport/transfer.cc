@@ -60,9 +60,9 @@ void Wait(Transfer& transfer, const Group& group, std::string_view what) {
 }
 
 void Pause(double waited_seconds) {
-  // Short waits end soon. In long ones, cores belong to those who compute: a
-  // rank sleeps for a fiftieth of the time that it has waited, so that it is
-  // at most 2 % late.
+  // Short waits end soon. During long ones, cores should be free for ranks that
+  // compute: a rank sleeps for a fiftieth of the time that it has waited, so it
+  // is at most 2 % late.
   constexpr double kShort = 1e-3, kShare = 0.02;
   constexpr double kShortestSleep = 1e-4, kLongestSleep = 1e-2;
   if (waited_seconds < kShort) {

@@ -1,4 +1,4 @@
-// Puts the properties together.
+// Combines the measured properties into a check.
 #include "locus/check.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ std::string RatioTo(const char* whole, double ratio) {
 }
 
 Property Purpose(const Probe& probe) {
-  // Where each term acts, in the words of the question.
+  // Where each term acts, as the answer words it.
   static const std::map<std::string, const char*> kPlaces = {
       {"input_add", "the input"},  {"rotate", "q and k"},
       {"extra_dot", "the logits"}, {"q_table", "the logits"},
@@ -83,7 +83,7 @@ CheckReport Check(const Encoding& encoding, const CheckOptions& options) {
                     "heads of {}",
                     options.heads, options.head_dim));
   }
-  // Queries of twice the length, and as many keys, are made for every head.
+  // Each head gets queries of twice the length, and as many keys.
   constexpr double kMostElements = 0x1p40;
   if (static_cast<double>(options.heads) *
           static_cast<double>(options.head_dim) *

@@ -1,4 +1,4 @@
-// Uniqueness and continuity: distances between what positions look like.
+// Uniqueness and continuity: distances between the profiles of positions.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,7 +10,7 @@
 namespace locus::analysis {
 namespace {
 
-// What some positions look like from one of them.
+// The profiles of some positions, seen from one query.
 struct Sites {
   std::vector<int64_t> positions;
   int64_t query = 0;
@@ -27,8 +27,8 @@ Sites SitesAt(const Probe& probe, std::vector<int64_t> positions,
 }
 
 std::string Place(const Probe& probe, const Sites& s, size_t n) {
-  // An encoding of the input has positions; others are seen from a query, so
-  // that a key's place is its offset. A grid has coordinates.
+  // An encoding of the input has positions; others are seen from a query, so a
+  // key is described by its offset. On a grid, sites have coordinates.
   const Geometry& g = probe.geometry();
   if (!g.IsLine()) {
     return fmt::format("position ({})",
@@ -86,9 +86,9 @@ Property Unique(const Probe& probe) {
 }
 
 Property Continuous(const Probe& probe) {
-  // A step to the next position should be small against the whole.
+  // A step to the next position should be small relative to the whole range.
   constexpr double kStep = 0.5;
-  // The lines through the origin along each axis; starts[a] opens line a.
+  // The lines through the origin along each axis; line a begins at starts[a].
   const Geometry& g = probe.geometry();
   std::vector<int64_t> positions, corner;
   std::vector<size_t> starts;

@@ -42,7 +42,8 @@ Geometry Geometry::Of(const Terms& terms) {
     }
   } else if (const BucketMap* map = GriddedBuckets(terms)) {
     const Grid& grid = *map->grid;
-    // The largest offset joins the corners: (height - 1) stride + width - 1.
+    // The largest offset is between opposite corners: (height - 1) stride +
+    // width - 1.
     const int64_t height =
         (map->max_offset - (grid.width - 1)) / grid.stride + 1;
     g.axes_ = {{.divisor = grid.width, .modulus = 0},

@@ -1,4 +1,5 @@
-// Sizes: of what position adds, of the vectors it acts on, and far away.
+// Growth: the size of what position adds, the norms of vectors it acts on, and
+// sizes far away.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,15 +13,15 @@
 namespace locus::analysis {
 namespace {
 
-// Largest contribution over `count` positions (input) or distances, evenly
-// spread over [lowest, highest].
+// `count` positions (for an input encoding) or distances, evenly spread over
+// [lowest, highest].
 struct Range {
   int64_t lowest = 0;
   int64_t highest = 0;
   int64_t count = 0;
 };
 
-// The upper half of what lies up to `reach`, where growth would show.
+// The upper half of the range up to `reach`, where growth would show.
 Range FarUpTo(int64_t reach) {
   return {.lowest = reach / 2, .highest = reach, .count = 64};
 }
@@ -64,8 +65,8 @@ double LargestIn(const Probe& probe, Range range, bool future) {
 }  // namespace
 
 Property Bounded(const Probe& probe) {
-  // Ten times farther may cost no more than a tenth: a logarithm costs a fifth
-  // between these two.
+  // Ten times the distance may cost at most a tenth more: a logarithm costs a
+  // fifth more between these two.
   constexpr int64_t kFar = 100000, kFarther = 1000000;
   constexpr double kGrowth = 1.1;
   Property p = {.name = "bounded",
@@ -115,7 +116,7 @@ Property Bounded(const Probe& probe) {
           Shown(ahead));
     }
   } catch (const Error&) {
-    // Nothing that far to measure.
+    // It cannot be measured that far out.
     p.verdict = Verdict::kYes;
     p.sentence = fmt::format(
         "Its table ends with the trained length. {} is at most {} there.", what,
@@ -153,7 +154,7 @@ Property NormPreserving(const Probe& probe) {
     before = Normal(n * dim, probe.options().seed + 8);
     after = RotatedRows(*frame.terms.rotate, before, dim, places);
   } else if (frame.terms.q_table || frame.terms.k_table) {
-    // A table over q is a vector added to k, and the other way round.
+    // A table multiplied with q is a vector added to k, and vice versa.
     const BucketTable& table =
         frame.terms.q_table ? *frame.terms.q_table : *frame.terms.k_table;
     const int64_t dim = probe.options().head_dim;

@@ -1,4 +1,4 @@
-// The properties, one function each; see check.h for what they share.
+// The properties, one function each; see check.h for what they have in common.
 #ifndef LOCUS_SRC_ANALYSIS_MEASURES_H_
 #define LOCUS_SRC_ANALYSIS_MEASURES_H_
 
@@ -12,25 +12,25 @@ namespace locus::analysis {
 
 inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
-// A measured number as sentences have it. Every sentence of a property with a
-// number contains that number, written like this: readers see one measurement,
-// not two.
+// A measured number as it appears in sentences. A property with a number
+// repeats it, in this form, in each of its sentences, so readers see a single
+// measurement.
 std::string Shown(double value);
 
-// A change beside the size of what changes: "0.3 of their size", or "25 times
-// their size".
+// A change relative to the size of what changes: "0.3 of their size", or "25
+// times their size".
 std::string RatioTo(const char* whole, double ratio);
 
-// Where both sides are equal but for rounding. Measured quantities that should
-// be zero come out near 1e-16 at small positions and near 1e-10 at position
-// 10^6, where an angle in float64 has lost seven of its sixteen digits; those
-// that should not are above 1e-3.
+// The tolerance for equality up to rounding. Quantities that should be zero
+// measure about 1e-16 at small positions and about 1e-10 at position 10^6,
+// where an angle in float64 has lost seven of its sixteen digits; those that
+// should not be zero are above 1e-3.
 inline constexpr double kSame = 1e-7;
 
-// How far "far" is, where the encoding serves it.
+// A "far" shift, if the encoding supports it.
 inline constexpr int64_t kFarShift = 1000000;
 
-// Sites that the quadratic checks look at, at most.
+// The most sites that checks of quadratic cost look at.
 inline constexpr int64_t kMostSites = 256;
 
 Property Order(const Probe& probe);

@@ -1,4 +1,4 @@
-// Order and direction: what happens to the outputs when tokens trade places.
+// Order and direction: how outputs change when tokens trade places.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 namespace locus::analysis {
 namespace {
 
-// Tokens that trade places: few, since attention over them is quadratic.
+// Tokens that trade places: few, since attention is quadratic.
 constexpr int64_t kTokens = 16;
 
-// Attention of the tokens rearranged (token t moves to place to[t]), put back
-// in their old order, against attention of the tokens as they were. Zero means
-// that the arrangement made no difference to any token.
+// The deviation between attention of rearranged tokens (token t moves to place
+// to[t]), restored to the old order, and attention of the original ones. Zero
+// means that the order made no difference to any token.
 double Rearranged(const Probe& probe, const std::vector<size_t>& to) {
   const Geometry& g = probe.geometry();
   const std::vector<int64_t> places =
@@ -47,7 +47,7 @@ size_t NumTokens(const Probe& probe) {
 }  // namespace
 
 Property Order(const Probe& probe) {
-  // A fixed shuffle without fixed structure: a stride coprime to any n.
+  // A fixed shuffle.
   const size_t n = NumTokens(probe);
   std::vector<size_t> to(n);
   for (size_t t = 0; t < n; ++t) to[t] = t;

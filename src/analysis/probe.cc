@@ -10,7 +10,7 @@
 namespace locus::analysis {
 
 std::vector<double> Normal(int64_t count, uint64_t seed) {
-  // The engine is fixed by the standard, the distribution is not: Box-Muller.
+  // The standard fixes the engine but not the distribution, hence Box-Muller.
   std::mt19937_64 engine(seed);
   const auto uniform = [&engine] {
     return (static_cast<double>(engine() >> 11) + 0.5) * 0x1p-53;
@@ -63,7 +63,7 @@ Frame Probe::FrameOf(std::span<const int64_t> positions,
   Frame frame;
   const auto [lowest, highest] = std::ranges::minmax_element(positions);
   if (acts_on_input_) {
-    // Row by row, so that positions far apart cost nothing.
+    // Row by row, so that far-apart positions cost no more.
     const Tensor rows = encoding_.Embed(positions);
     for (size_t n = 0; n < positions.size(); ++n) {
       std::vector<double>& row = frame.rows[positions[n]];
@@ -90,7 +90,7 @@ Frame Probe::FrameOf(std::span<const int64_t> positions,
 std::vector<double> Probe::Tokens(int64_t n, uint64_t stream) const {
   std::vector<double> x =
       Normal(n * width_, options_.seed * 1000003 + 16 + stream);
-  // Columns appended for a concatenation hold nothing but position.
+  // Columns appended by concatenation hold only the position.
   for (int64_t t = 0; t < n; ++t) {
     for (int64_t d = width_ - widen_; d < width_; ++d) {
       x[static_cast<size_t>(t * width_ + d)] = 0.0;
@@ -177,7 +177,7 @@ std::vector<std::vector<double>> Probe::Profiles(
     }
     return profiles;
   }
-  // Enough queries that no two positions look alike by chance.
+  // Enough queries that no two positions look the same by chance.
   constexpr int64_t kQueries = 4;
   const std::vector<int64_t> at(kQueries, q_pos);
   const Tensor q = Project(frame, Tokens(kQueries, stream), at, kQuery);

@@ -1,4 +1,5 @@
-// Reach: what becomes of distant keys, and of positions past the end.
+// Reach: how strongly distant keys count, and what happens past the trained
+// length.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace locus::analysis {
 namespace {
 
-// NaN where either is zero: it has no direction.
+// NaN if either is zero, since zero has no direction.
 double Cosine(const std::vector<double>& a, const std::vector<double>& b) {
   double ab = 0.0, aa = 0.0, bb = 0.0;
   for (size_t n = 0; n < a.size(); ++n) {
@@ -23,7 +24,7 @@ double Cosine(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 // Strength by distance 0 .. reach, one curve per head; for an encoding of the
-// input, one curve: the cosine of E[m] and E[n].
+// input a single curve: the cosine of E[m] and E[n].
 std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
                                                 int64_t reach) {
   const Geometry& g = probe.geometry();
@@ -35,7 +36,7 @@ std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
   const Frame frame = probe.FrameOf(places);
   const int64_t m = places.back();
   if (probe.ActsOnInput()) {
-    // Mean over every pair at this distance.
+    // The mean over every pair at this distance.
     std::vector<double> curve;
     for (int64_t o = 0; o <= reach; ++o) {
       double sum = 0.0, count = 0.0;
@@ -47,7 +48,8 @@ std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
         sum += cosine;
         count += 1.0;
       }
-      // The farthest pair alone may touch a zero row: it tells nothing new.
+      // Only the farthest pair can involve a zero row: repeat the previous
+      // value.
       curve.push_back(count > 0.0 ? sum / count : curve.back());
     }
     return {curve};
@@ -64,7 +66,7 @@ std::vector<std::vector<double>> StrengthCurves(const Probe& probe,
   return curves;
 }
 
-// Means over the octaves 1, 2..3, 4..7, ... that fit.
+// Means over the octaves 1, 2..3, 4..7, ... that fit in the curve.
 std::vector<double> Octaves(const std::vector<double>& curve) {
   std::vector<double> means;
   for (size_t first = 1; 2 * first <= curve.size(); first *= 2) {
@@ -75,8 +77,8 @@ std::vector<double> Octaves(const std::vector<double>& curve) {
   return means;
 }
 
-// How a curve falls, from its last three octaves: each step of a line is twice
-// the one before, each step of a logarithm the same.
+// The shape of a curve's fall, from its last three octaves: each step of a line
+// is twice the previous one, each step of a logarithm the same.
 std::string ShapeOfFall(const std::vector<std::vector<double>>& octaves) {
   bool linear = true, logarithmic = true;
   for (const auto& o : octaves) {
@@ -111,7 +113,7 @@ Property Decays(const Probe& probe) {
   const int64_t reach = *std::ranges::min_element(sides) - 1;
   const auto curves = StrengthCurves(probe, reach);
   std::vector<std::vector<double>> octaves;
-  // Every octave of every head must fall: a random table does not by chance.
+  // Every octave of every head must fall: a random table is unlikely to.
   bool falls = true, flat = true;
   double fall = 0.0;
   for (const auto& curve : curves) {
@@ -163,8 +165,8 @@ Property PastLength(const Probe& probe) {
                 .sentence = ""};
   const Geometry& g = probe.geometry();
   const int64_t length = probe.options().length;
-  // Keys at least two lengths on, seen from a query more than one length
-  // farther still: neither position nor offset occurred in training.
+  // Keys at least two lengths out, seen from a query more than one length
+  // farther: neither these positions nor these offsets occurred in training.
   const std::vector<int64_t> box = g.Sides(std::min<int64_t>(64, length));
   const int64_t along = g.IsLine() ? length : g.Sides(length)[0];
   std::vector<int64_t> by(box.size(), 0);

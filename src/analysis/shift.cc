@@ -1,5 +1,5 @@
-// Shifts: of both tokens together, of the length around them, and of an
-// embedding by a linear map.
+// Shifts: of both tokens of a pair, of the sequence length around them, and of
+// an embedding by a linear map.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace locus::analysis {
 namespace {
 
-// Pairs of tokens that are moved together.
+// Number of pairs of tokens that are moved together.
 constexpr int64_t kPairs = 32;
 
 struct Pairs {
   std::vector<int64_t> q, k;
 };
 
-// Random pairs in the lower half of each side, so that half a side of room is
-// left to move.
+// Random pairs in the lower half of each side, which leaves half a side to
+// move.
 Pairs LowerHalfPairs(const Probe& probe, const std::vector<int64_t>& sides) {
   std::vector<int64_t> half;
   for (int64_t side : sides) half.push_back(std::max<int64_t>(side / 2, 1));
@@ -92,8 +92,8 @@ void SolveSpd(std::vector<double>& g, std::vector<double>& b, size_t n,
 
 using Rows = std::vector<const std::vector<double>*>;
 
-// A ridge far below any true eigenvalue of G [n, n], for embeddings that do
-// not fill their channels.
+// Adds a ridge far below any true eigenvalue of G [n, n], for embeddings that
+// do not span all their channels.
 void AddRidge(std::vector<double>& g, size_t n) {
   double trace = 0.0;
   for (size_t i = 0; i < n; ++i) trace += g[i * n + i];
@@ -102,8 +102,8 @@ void AddRidge(std::vector<double>& g, size_t n) {
   }
 }
 
-// The matrix M [width, width] with the least squares of X M - Y, for rows X
-// and Y: (X^T X + ridge) M = X^T Y.
+// The matrix M [width, width] that minimises |X M - Y|^2, for rows X and Y:
+// (X^T X + ridge) M = X^T Y.
 std::vector<double> MapThroughChannels(const Rows& x, const Rows& y,
                                        size_t width) {
   std::vector<double> gram(width * width), map(width * width);
@@ -120,8 +120,8 @@ std::vector<double> MapThroughChannels(const Rows& x, const Rows& y,
   return map;
 }
 
-// The same matrix for fewer rows than channels, M = X^T (X X^T + ridge)^-1 Y:
-// X^T X would be singular, and the ridge would magnify its rounding 10^12 fold.
+// The same for fewer rows than channels, M = X^T (X X^T + ridge)^-1 Y: X^T X
+// would be singular, and the ridge would amplify rounding errors by 10^12.
 std::vector<double> MapThroughRows(const Rows& x, const Rows& y, size_t width) {
   const size_t rows = x.size();
   std::vector<double> gram(rows * rows), weights, map(width * width);
@@ -164,7 +164,7 @@ Property Relative(const Probe& probe) {
     try {
       by_far = DeviationUnder(probe, pairs, far);
     } catch (const Error&) {
-      // It does not serve positions that far: judged by what it serves.
+      // It does not support positions that far: judged by those it supports.
     }
   }
   const double worst = std::isnan(by_far) ? by_near : std::max(by_near, by_far);
@@ -235,7 +235,7 @@ Property LengthInvariant(const Probe& probe) {
   try {
     worst = std::max(worst, RelativeDeviation(scores(4.0), base));
   } catch (const Error&) {
-    longer = false;  // refuses a longer call: judged by the shorter one
+    longer = false;  // rejects a longer call: judged by the shorter one
   }
   const bool same = worst <= kSame;
   return {.name = "length-invariant",
@@ -274,11 +274,11 @@ Property LinearShift(const Probe& probe) {
   if (!probe.ActsOnInput()) return p;
   const int64_t length = probe.options().length;
   const size_t width = static_cast<size_t>(probe.Width());
-  // A small prime: no period of a table or of binary digits divides it.
+  // A small prime, which divides no period of a table or of binary digits.
   const int64_t k = std::min<int64_t>(7, length / 4);
 
-  // Positions to fit on, then positions to judge by. Spread over 10^6 even the
-  // slowest sinusoid turns many times, so that the fit is well conditioned.
+  // Positions to fit on, then positions to test on. Over a range of 10^6 even
+  // the slowest sinusoid makes many rotations, so the fit is well conditioned.
   int64_t fitted = 4 * static_cast<int64_t>(width);
   std::vector<int64_t> at;
   Frame frame;
@@ -299,7 +299,7 @@ Property LinearShift(const Probe& probe) {
     spread(kFarShift, 2 * fitted);
     load();
   } catch (const Error&) {
-    // A table of its own length: even positions fit, odd ones judge.
+    // A table of limited length: fits on even positions, tests on odd ones.
     at.clear();
     for (int64_t parity : {0, 1}) {
       for (int64_t n = parity; n + k < length; n += 2) at.push_back(n);

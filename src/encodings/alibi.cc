@@ -2,10 +2,10 @@
 //
 //   s = scale * q.k - slope_h * |m - n|
 //
-// slope_h = 2^(-bias_max h / H), h = 1 .. H, for H a power of two. Otherwise
+// slope_h = 2^(-bias_max h / H), h = 1 .. H, if H is a power of two. Otherwise
 // the slopes of the power of two below, then every other slope of the one
-// above. Causal models see one side; the symmetric form penalises both alike,
-// the asymmetric form has slopes of its own towards later keys.
+// above. Causal models see one side only; the symmetric form penalises both
+// sides alike, and the asymmetric form has separate slopes for later keys.
 // Press et al., "Train Short, Test Long" (2022).
 #include "locus/encodings/alibi.h"
 

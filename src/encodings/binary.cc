@@ -2,8 +2,8 @@
 //
 //   x_i += bits(pos),  channel c holds (pos >> c) & 1
 //
-// Unique and bounded, and each channel has twice the period of the one before:
-// the idea of the sinusoids, but in jumps. From 7 to 8 four channels flip.
+// Unique and bounded; the period doubles from channel to channel: the idea of
+// the sinusoids, but in jumps. From 7 to 8 four channels flip.
 #include "locus/encodings/binary.h"
 
 #include "encodings/common.h"

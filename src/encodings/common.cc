@@ -83,7 +83,7 @@ Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
 }
 
 void CheckSpan(const char* what, int64_t lo, int64_t hi) {
-  // 2^27 float64 values are 1 GiB: past any length that attention can run.
+  // 2^27 float64 values are 1 GiB: beyond any length that attention can run.
   constexpr int64_t kMost = int64_t{1} << 27;
   if (hi - lo >= kMost) {
     Fail("{} span {} .. {}, more than 2^27 in one call", what, lo, hi);

@@ -1,4 +1,4 @@
-// What the encodings share: checks of parameters, example tables, fields.
+// Shared code of the encodings: parameter checks, example tables, fields.
 #ifndef LOCUS_SRC_ENCODINGS_COMMON_H_
 #define LOCUS_SRC_ENCODINGS_COMMON_H_
 
@@ -10,14 +10,14 @@
 
 namespace locus {
 
-// The descriptor of a class, which the list of registry.cc finds by this name:
+// The descriptor of a class; registry.cc finds it by this name:
 //   LOCUS_DESCRIPTOR(Alibi) = {.name = "alibi", ...};
 #define LOCUS_DESCRIPTOR(Class)             \
   extern const EncodingInfo k##Class##Info; \
   constinit const EncodingInfo k##Class##Info
 
-// The layout of rotary pairs: without a default in constructors, where mixing
-// the two up is silent and fatal.
+// The layout of rotary pairs. Constructors have no default for it, since
+// confusing the two layouts fails silently.
 inline constexpr Field kLayoutField = {
     .name = "layout",
     .type = FieldType::kChoice,
@@ -41,20 +41,19 @@ constexpr Field BaseField(std::string_view fallback) {
           .slider = kBaseSlider};
 }
 
-// The value of a choice for settings.
+// An enumerator as a value of an encoding's settings.
 template <typename Enum>
 int64_t Enumerator(Enum value) {
   return static_cast<int64_t>(value);
 }
 
-// Fails unless `value` is a positive integer no larger than 2^24: sizes of
-// heads and channels.
+// Fails unless `value`, a number of heads or channels, is in [1, 2^24].
 void CheckSize(const char* what, int64_t value);
 // Fails unless `value` is finite and positive.
 void CheckPositive(const char* what, double value);
 // Fails unless every element is finite.
 void CheckFinite(const char* what, const Tensor& tensor);
-// Fails unless the call has this many query heads / channels.
+// Fails unless the call has this many query heads or channels.
 void CheckCallHeads(const char* encoding, int64_t heads, const Shape& shape);
 void CheckCallDim(const char* encoding, int64_t dim, const Shape& shape);
 
@@ -63,30 +62,30 @@ void CheckParamCount(const Encoding& encoding, std::span<const Tensor> values);
 
 // A [rows, dim] or [heads, rows, dim] table as [heads or 1, rows, dim].
 Tensor WithHeadAxis(const Tensor& table);
-// A gradient [heads or 1, rows, dim] in the sizes of `like`.
+// A gradient [heads or 1, rows, dim] reshaped like `like`.
 Tensor LikeParam(const Tensor& grad, const Tensor& like);
 
 // f64 [positions, dim], each row filled by fill(position, row).
 using RowFiller = std::function<void(int64_t position, double* row)>;
 Tensor FillRows(std::span<const int64_t> positions, int64_t dim,
                 const RowFiller& fill);
-// The input_add term of a shape: one row per position that occurs.
+// The input_add term of a shape: a row for every position in its range.
 Lowered LowerInput(const Shape& shape, int64_t dim, int64_t widen,
                    const RowFiller& fill);
-// Terms with nothing but the default scale.
+// Terms with only the default scale.
 Lowered LowerPlain(const Shape& shape);
 
-// Fails if lo .. hi are more numbers than a row of a table may have: somebody
-// mixed far-apart positions in one call.
+// Fails if lo .. hi are too many numbers for a row of a table, which happens if
+// a call mixes far-apart positions.
 void CheckSpan(const char* what, int64_t lo, int64_t hi);
 
-// A bias given by a formula, as a table with one bucket for each offset of the
+// A bias given by a formula, as a table with one bucket per offset of the
 // shape: value(h, offset).
 BiasTable BiasByOffset(const Shape& shape,
                        const std::function<double(int64_t, int64_t)>& value);
 
-// Normally distributed f64 values with the given deviation, from a seed: the
-// same numbers on every platform.
+// Normally distributed f64 values with the given standard deviation, from a
+// seed: the same on every platform.
 Tensor RandomTable(std::vector<int64_t> shape, double deviation, uint64_t seed);
 
 }  // namespace locus

@@ -1,4 +1,4 @@
-// Values by field: defaults, words of the command line, checks.
+// Field values: defaults, parsing of command-line text, checks.
 #include <algorithm>
 #include <charconv>
 
@@ -56,10 +56,10 @@ FieldValue ParseDefault(const Field& field) {
   Fail("the default of {} is not one of its type: '{}'", field.name, text);
 }
 
-// The value as the field's type has it.
+// Checks a value against the field's type, and converts it.
 FieldValue Fit(std::string_view what, const Field& field, FieldValue value) {
   if (std::holds_alternative<std::monostate>(value)) {
-    // The encoding itself says what it lacks.
+    // The encoding itself reports a missing table.
     if (field.optional || field.type == FieldType::kTable) return value;
     Fail("{} needs {}, got None", what, field.name);
   }
@@ -217,7 +217,7 @@ int64_t FieldValues::ChoiceIndex(std::string_view name) const {
 
 namespace {
 
-// An option's text from the command line, as its field's type.
+// Parses an option from the command line by its field's type.
 FieldValue ParseOption(std::string_view encoding, const Field& field,
                        const std::string& text) {
   if (field.type == FieldType::kInt) {

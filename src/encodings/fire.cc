@@ -26,8 +26,8 @@ double PsiByC(double c, double x) {
   return std::copysign(x / (std::abs(c) * x + 1.0), c);
 }
 
-// Where the hidden units switch, inside x > 0, ascending. A quotient that
-// overflows lies past every x.
+// The values x > 0 at which hidden units switch, ascending. A quotient that
+// overflows lies beyond every x.
 std::vector<double> Knots(const FireParams& p) {
   std::vector<double> knots;
   for (int64_t u = 0; u < p.w1.size(0); ++u) {
@@ -252,7 +252,7 @@ constexpr Field kFireOptions[] = {
          "below it distances are divided by psi(threshold); the trained "
          "length unless given",
      .slider = {1, 4096, 2, /*logarithmic=*/true}}};
-// The network as any linear layer, c and L as in the paper.
+// The network is initialised as a linear layer, c and L as in the paper.
 constexpr ParamTraining kFireTraining[] = {
     {.name = "w1", .start = Start::kUniform, .size = 1.0},
     {.name = "b1", .start = Start::kUniform, .size = 1.0},

@@ -4,8 +4,8 @@
 //   x_i += pos / (L - 1) or   x_i <- [x_i, pos / (L - 1)]
 //
 // The first grows without bound and swamps x; the second is bounded, but the
-// same position means something else at another length. Both are here to be
-// seen failing.
+// same position means something else at another length. Both are included to
+// show how they fail.
 #include "locus/encodings/index.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace locus {
 namespace {
 
-// A scalar of the position as a row of x: in every channel, or in one more.
+// A function of the position as a row of x: in every channel, or in an extra
+// one.
 Lowered LowerScalar(const Shape& shape, int64_t dim, ScalarMode mode,
                     double step) {
   const bool concat = mode == ScalarMode::kConcatenate;

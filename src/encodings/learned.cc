@@ -2,10 +2,10 @@
 //
 //   x_i += E[pos + offset],  E [L, model_dim] trained
 //
-// There is no row past L: asking for one is an error, never a wrap. A table can
-// be resized explicitly, by a named kernel, as vision models do.
-// Gehring et al., "Convolutional Sequence to Sequence Learning" (2017);
-// Devlin et al., "BERT" (2018); Dosovitskiy et al., "ViT" (2020).
+// There is no row past L: asking for one is an error and never wraps around. A
+// table can be resized explicitly with a named kernel, as vision models do.
+// Gehring et al., "Convolutional Sequence to Sequence Learning" (2017); Devlin
+// et al., "BERT" (2018); Dosovitskiy et al., "ViT" (2020).
 #include "locus/encodings/learned.h"
 
 #include <array>
@@ -22,7 +22,7 @@ struct Taps {
   std::array<double, 4> weight{};
 };
 
-// Keys' cubic with a = -0.75, at distance |x|.
+// Keys' cubic convolution kernel with a = -0.75, at distance |x|.
 double Cubic(double x) {
   constexpr double a = -0.75;
   x = std::abs(x);
@@ -31,8 +31,9 @@ double Cubic(double x) {
   return 0.0;
 }
 
-// Output sample `at` of `to` drawn from `from` samples. Samples sit in the
-// middle of their cells; rows past an edge repeat the edge.
+// The source rows for output row `at` of `to`, resampled from `from` rows.
+// Samples are at the centres of their cells; the edge rows are repeated beyond
+// the edges.
 Taps TapsOf(int64_t at, int64_t from, int64_t to, Resample kernel) {
   double source = (static_cast<double>(at) + 0.5) * static_cast<double>(from) /
                       static_cast<double>(to) -
@@ -158,7 +159,7 @@ constexpr Field kLearnedFields[] = {
      .fallback = "0",
      .sentence = "of the first position's row: 2 for OPT and BART, padding_idx "
                  "+ 1 for RoBERTa"}};
-// Half as large as a token's row, as in GPT-2.
+// Half the deviation of token embeddings, as in GPT-2.
 constexpr ParamTraining kLearnedTraining[] = {
     {.name = "table", .start = Start::kNormal, .size = 0.5}};
 

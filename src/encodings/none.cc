@@ -3,7 +3,7 @@
 //   s_ij = scale * q_i.k_j
 //
 // Without a mask, attention is then equivariant to permutations; under a causal
-// mask the number of visible keys alone tells where a query stands.
+// mask, only the number of visible keys reveals the position of a query.
 // Kazemnejad et al., "The Impact of Positional Encoding on Length
 // Generalization in Transformers" (2023).
 #include "locus/encodings/none.h"

@@ -6,7 +6,7 @@
 
 namespace locus {
 
-// Each encoding's file defines its own.
+// Each one is defined in its encoding's file.
 #define LOCUS_ENCODING(name, Class) extern const EncodingInfo k##Class##Info;
 #include "encodings/encodings.inc"
 #undef LOCUS_ENCODING

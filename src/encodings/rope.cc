@@ -5,11 +5,11 @@
 //   s = scale * f(q, m).f(k, n)       depends on m - n only
 //
 // for the pairs (a, b) of the first (or last) r channels of a head. Scalings
-// change the frequencies w_p, and keep three scalars apart: a gain on cos and
-// sin, a factor on the softmax scale, and a temperature of the query. Values
-// may rotate too, o = R_m^-1 sum_j p_ij R_n v_j, or without the R_m^-1. Su et
-// al., "RoFormer" (2021); Chen et al., "Position Interpolation" (2023); Peng et
-// al., "YaRN" (2023); Ding et al., "LongRoPE" (2024).
+// change the frequencies w_p, and three separate scalars: a gain on cos and
+// sin, a factor of the softmax scale, and a temperature of the query. Values
+// may rotate too: o = R_m^-1 sum_j p_ij R_n v_j, or without the R_m^-1.
+// Su et al., "RoFormer" (2021); Chen et al., "Position Interpolation" (2023);
+// Peng et al., "YaRN" (2023); Ding et al., "LongRoPE" (2024).
 #include "locus/encodings/rope.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kTwoPi = 2.0 * std::numbers::pi;
 
-// As the Hugging Face code does, in float32: 1 / base^(2i / dim).
+// 1 / base^(2i / dim) in float32, as in the Hugging Face code.
 std::vector<double> Float32Frequencies(int64_t dim, double base) {
   std::vector<double> theta;
   for (int64_t i = 0; i < dim / 2; ++i) {
@@ -33,17 +33,17 @@ std::vector<double> Float32Frequencies(int64_t dim, double base) {
   return theta;
 }
 
-// NTK-aware stretching of the base, so that the slowest pair is interpolated
-// by `ratio` and the fastest is left alone.
+// NTK-aware scaling of the base: the slowest pair is interpolated by `ratio`,
+// and the fastest is unchanged.
 double StretchedBase(double base, double ratio, int64_t dim) {
   const double r = static_cast<double>(dim);
   return base * std::pow(ratio, r / (r - 2.0));
 }
 
-// YaRN: 0 for pairs that keep their frequency, 1 for pairs that interpolate.
+// YaRN's ramp: 0 for pairs that keep their frequency, 1 for interpolated pairs.
 double YarnRamp(const YarnScaling& yarn, double base, int64_t dim, int64_t p) {
   const double r = static_cast<double>(dim);
-  // The pair that turns `turns` times over the original length.
+  // The pair that makes `turns` full rotations over the original length.
   const auto pair_of = [&](double turns) {
     return r *
            std::log(static_cast<double>(yarn.original_length) /
@@ -211,7 +211,8 @@ struct ApplyScaling {
     for (double& w : rotation.theta) w = Llama3Frequency(s, w);
   }
   void operator()(const ProportionalScaling& s) const {
-    // The exponent runs over the whole head; pairs past the share stand still.
+    // The exponent runs over the whole head; pairs past the share do not
+    // rotate.
     const size_t moving = static_cast<size_t>(
         s.partial * static_cast<double>(rotation.rotary_dim) / 2.0);
     for (size_t p = 0; p < rotation.theta.size(); ++p) {

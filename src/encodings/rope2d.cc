@@ -2,11 +2,11 @@
 //
 //   pair p rotates by (coordinate of its axis) * w_p
 //
-// Axial 2-D gives the first half of the pairs to the row, the second to the
-// column. M-RoPE deals the pairs of one ordinary RoPE to time, height and
-// width, in chunks or interleaved. The coordinates are read off one integer
-// position, so that positions stay one int64 per token everywhere; a plain
-// index is a text token of M-RoPE, whose three coordinates are equal.
+// Axial 2-D assigns the first half of the pairs to the row, the second to the
+// column. M-RoPE assigns the pairs of one ordinary RoPE to time, height and
+// width, in chunks or interleaved. The coordinates are decoded from a single
+// integer, so positions stay one int64 per token everywhere; a plain index is a
+// text token of M-RoPE, whose three coordinates are equal.
 // Heo et al., "Rotary Position Embedding for Vision Transformer" (2024);
 // Wang et al., "Qwen2-VL" (2024); Qwen3-VL (2025).
 #include "locus/encodings/rope2d.h"
@@ -30,7 +30,7 @@ Rope2D::Rope2D(int64_t head_dim, PairLayout layout, int64_t width, double base,
   rotation_.rotary_dim = head_dim;
   rotation_.axes = {{.divisor = width, .modulus = 0},
                     {.divisor = 1, .modulus = width}};
-  // The even frequencies of the head are those of a head of half the width.
+  // Even-numbered frequencies of the head are those of a head of half the size.
   const std::vector<double> theta = RopeFrequencies(head_dim, base);
   for (int32_t axis : {0, 1}) {
     const bool odd = axis == 1 && frequencies == AxialFrequencies::kAlternating;
@@ -230,7 +230,7 @@ LOCUS_DESCRIPTOR(MRope) = {
     },
     .sample = [](const ExampleConfig& config,
                  const FieldValues& o) -> FieldValues {
-      // A quarter of the pairs to time, as Qwen2-VL: 16, 24, 24 of 64.
+      // A quarter of the pairs for time, as in Qwen2-VL: 16, 24, 24 of 64.
       const int64_t pairs = config.head_dim / 2;
       const int64_t space = (pairs - pairs / 4) / 2;
       return {

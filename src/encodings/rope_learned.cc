@@ -1,12 +1,12 @@
 // Rotary positions whose frequencies are trained.
 //
-//   along the sequence:  pair p turns by m w_p exp(alpha_p),
+//   along the sequence:  pair p rotates by m w_p exp(alpha_p),
 //                        w_p = base^(-2p / r)
-//   over a grid:         pair p turns by y theta[p, 0] + x theta[p, 1]
+//   over a grid:         pair p rotates by y theta[p, 0] + x theta[p, 1]
 //
-// With the first, d_alpha_p = d_theta_p theta_p. The second, "RoPE-mixed", sees
-// diagonal directions, which axial pairs cannot. Frequencies are shared by the
-// heads, or each key head has its own, as in the paper.
+// For the first, d_alpha_p = d_theta_p theta_p. The second, "RoPE-mixed", can
+// represent diagonal directions, which axial pairs cannot. Frequencies are
+// shared by the heads, or each key head has its own, as in the paper.
 // Heo et al., "Rotary Position Embedding for Vision Transformer" (2024).
 #include "locus/encodings/rope_learned.h"
 
@@ -19,7 +19,8 @@ namespace locus {
 
 namespace {
 
-// Heads of frequencies, which have `rank` axes if not all heads share them.
+// Number of heads with their own frequencies; `rank` is the rank if they are
+// shared.
 int64_t HeadsOf(const Tensor& frequencies, int rank) {
   return frequencies.rank() == rank ? frequencies.size(0) : 1;
 }
@@ -282,7 +283,7 @@ LOCUS_DESCRIPTOR(RopeMixed) = {
       const bool per_head = o.Flag("per_head");
       if (per_head) CheckSize("the example's heads", config.heads);
       const int64_t heads = per_head ? config.heads : 1;
-      // Directions a golden angle apart: no two pairs look the same way.
+      // Directions are a golden angle apart, so no two pairs have the same one.
       constexpr double kGoldenAngle = 2.399963229728653;
       std::vector<double> theta;
       double direction = -kGoldenAngle;

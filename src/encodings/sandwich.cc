@@ -1,10 +1,11 @@
-// Sandwich: sinusoids squeezed into a bias.
+// Sandwich: sinusoidal embeddings as a bias.
 //
 //   s = scale * q.k + (E[m].E[n]) / (8 h / H),   h = 1 .. H
 //   E[m].E[n] = sum_i cos((m - n) w_i),   w_i = base^(-2i / d)
 //
-// The inner product of two sinusoidal embeddings depends on the offset only and
-// falls off like a logarithm; kept without its cross terms it extrapolates.
+// The inner product of two sinusoidal embeddings depends only on the offset and
+// decays like a logarithm; without the cross terms with content, it
+// extrapolates.
 // Chi et al., "Dissecting Transformer Length Extrapolation via the Lens of
 // Receptive Field Analysis" (2023).
 #include "locus/encodings/sandwich.h"
@@ -29,7 +30,7 @@ Sandwich::Sandwich(int64_t heads, int64_t dim, double base)
 Lowered Sandwich::Lower(const Shape& shape) const {
   CheckCallHeads("Sandwich", heads_, shape);
   CheckSpan("the offsets of a bias", shape.min_offset, shape.max_offset);
-  // The sum is the same for every head: evaluate it once an offset.
+  // The sum is the same for every head, so it is evaluated once per offset.
   std::vector<double> sums;
   for (int64_t o = shape.min_offset; o <= shape.max_offset; ++o) {
     CheckInterrupt();

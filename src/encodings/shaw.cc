@@ -147,13 +147,13 @@ constexpr ParamTraining kShawTraining[] = {
     {.name = "keys", .start = Start::kXavier, .shared_by_heads = true},
     {.name = "values", .start = Start::kXavier, .shared_by_heads = true}};
 
-// (r_min, r_max) of a table with so many rows; without bounds the clip is
-// symmetric.
+// (r_min, r_max) of a table with this many rows; the clip is symmetric if no
+// bounds are given.
 std::pair<int64_t, int64_t> ClipOf(const Tensor& rows,
                                    std::optional<int64_t> r_min,
                                    std::optional<int64_t> r_max) {
   if (r_min && r_max) return {*r_min, *r_max};
-  if (!rows.defined() || rows.rank() < 2) return {0, 0};  // refused by Shaw
+  if (!rows.defined() || rows.rank() < 2) return {0, 0};  // reported by Shaw
   const int64_t count = rows.size(-2);
   int64_t other = 0;
   if (r_min && !__builtin_add_overflow(*r_min, count - 1, &other)) {

@@ -1,8 +1,8 @@
 // Sines alone, and the sinusoids of the original Transformer.
 //
 //   sine only:   E[pos, j]      = sin(pos / base^(j / d))
-//   sinusoidal:  E[pos, sin(i)] = sin(pos * w_i),  E[pos, cos(i)] = cos(pos *
-//   w_i)
+//   sinusoidal:  E[pos, sin(i)] = sin(pos * w_i)
+//                E[pos, cos(i)] = cos(pos * w_i)
 //                w_i = base^(-2i / d), or base^(-i / (d/2 - 1)) inclusive
 //
 // With pairs, a shift is a rotation: (sin, cos)(pos + k) is (sin, cos)(pos)

@@ -3,9 +3,9 @@
 //   s = scale * q.k + B[h, (dy, dx)]
 //
 // for tokens at (y, x) of a window. Positions are raster indices y w + x;
-// respaced to y (2w - 1) + x, one integer offset holds both dy and dx, so the
-// table is indexed by an ordinary offset. BEiT adds a [CLS] token with three
-// buckets of its own.
+// respaced to y (2w - 1) + x, a single integer offset determines both dy and
+// dx, so the table is indexed by an ordinary offset. BEiT adds a [CLS] token
+// with three buckets of its own.
 // Liu et al., "Swin Transformer" (2021); Bao et al., "BEiT" (2022).
 #include "locus/encodings/swin.h"
 
@@ -122,7 +122,7 @@ LOCUS_DESCRIPTOR(SwinBias) = {
     },
     .sample = [](const ExampleConfig& config,
                  const FieldValues& o) -> FieldValues {
-      // A square that holds the example's length, as far as it can.
+      // A square window that covers the example's length as far as possible.
       CheckSize("the example's length", config.length);
       int64_t side = 1;
       while ((side + 1) * (side + 1) <= config.length) ++side;

@@ -2,8 +2,8 @@
 //
 //   s = scale * q.k + B[h, bucket(m - n)]
 //
-// Small distances have a bucket each; larger ones share logarithmically up to
-// max_distance, beyond which all are alike. T5 itself uses scale = 1.
+// Small distances have a bucket each; larger ones share buckets logarithmically
+// up to max_distance, beyond which all share one. T5 itself uses scale = 1.
 // Raffel et al., "Exploring the Limits of Transfer Learning with a Unified
 // Text-to-Text Transformer" (2020), section 2.1.
 #include "locus/encodings/t5.h"

@@ -6,8 +6,9 @@
 //   u.k  is a k_table with one bucket: the row u, whatever the offset;
 //   v.R  does not touch q or k: a bias, scale * v.R_(m-n).
 //
-// R comes from sinusoids of the offset or is given; with 2M - 1 rows it serves
-// offsets of both signs, so bidirectional attention needs no shift trick.
+// R is computed from sinusoids of the offset or given; with 2M - 1 rows it
+// covers offsets of both signs, so bidirectional attention needs no shift
+// trick.
 // Dai et al., "Transformer-XL" (2019); Yang et al., "XLNet" (2019).
 #include "locus/encodings/transformer_xl.h"
 
@@ -129,8 +130,8 @@ constexpr Field kTransformerXlFields[] = {
      .type = FieldType::kTable,
      .shape = "heads, D",
      .sentence = "joins the query against relative keys"}};
-// Models train the projection of sinusoids that makes the rows, so they have a
-// row for any offset.
+// Models train the projection of the sinusoids that gives these rows, so there
+// is a row for any offset.
 constexpr ParamTraining kTransformerXlTraining[] = {
     {.name = "r", .start = Start::kXavier, .projection = "w_r"},
     {.name = "u", .start = Start::kNormal, .size = 0.02},

@@ -2,10 +2,10 @@
 //
 //   s = 1/sqrt(2d) * ( q.k + (p_m U_q).(p_n U_k) ) + b_(m-n)
 //
-// Position correlates with position and content with content, never across.
-// The position part is extra dimensions of the dot product. Untying [CLS]
-// replaces the position part where it attends (theta_1) or is attended to
-// (theta_2): its rows of the extra dimensions become zero, and its pairs take
+// Position correlates with position and content with content, but never across.
+// The position part is computed by extra dimensions of the dot product. Untying
+// [CLS] replaces the position part where it attends (theta_1) or is attended to
+// (theta_2): its rows of the extra dimensions become zero, and its pairs get
 // two bias buckets of their own.
 // Ke et al., "Rethinking Positional Encoding in Language Pre-training" (2021).
 #include "locus/encodings/tupe.h"
@@ -15,7 +15,7 @@
 namespace locus {
 namespace {
 
-// A copy with the row of one position zeroed in every head.
+// A copy in which the row of one position is zero in every head.
 Tensor WithoutRow(const Tensor& rows, int64_t position) {
   Tensor out = Tensor::From(rows.shape(), rows.ToVector());
   const int64_t length = rows.size(1), dim = rows.size(2);
@@ -121,7 +121,7 @@ ParamGrads Tupe::PullBack(const Shape&, const TermGrads& grads) const {
                     {"k_pos", grads.extra_dot->k_rows}};
   const bool cls = options_.cls.defined();
   if (cls) {
-    // The rows of [CLS] were replaced by zeros: nothing flows to them.
+    // The rows of [CLS] were replaced by zeros, so their gradient is zero.
     for (Param& p : out) p.value = WithoutRow(p.value, options_.cls_position);
   }
   if (!grads.bias) return out;

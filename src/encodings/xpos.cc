@@ -4,8 +4,8 @@
 //   zeta_p = (2p / d + gamma) / (1 + gamma)
 //
 // RoPE's score oscillates with the offset; multiplying pair p of q by
-// zeta^(m/b) and of k by zeta^(-n/b) damps fast pairs sooner, so that scores
-// fall off smoothly. Made for causal attention, where m >= n.
+// zeta^(m/b) and of k by zeta^(-n/b) damps fast pairs sooner, so scores decay
+// smoothly. Designed for causal attention, where m >= n.
 // Sun et al., "A Length-Extrapolatable Transformer" (2022).
 #include "locus/encodings/xpos.h"
 

@@ -1,4 +1,4 @@
-// Little-endian numbers and texts out of untrusted bytes.
+// Reads little-endian numbers and strings from untrusted bytes.
 #ifndef LOCUS_SRC_MODELS_BYTE_READER_H_
 #define LOCUS_SRC_MODELS_BYTE_READER_H_
 
@@ -15,7 +15,8 @@
 
 namespace locus::models {
 
-// Reads in order; a read past the end throws Error. Views stay in the bytes.
+// Reads sequentially; reading past the end throws Error. Views point into the
+// bytes.
 class ByteReader {
  public:
   ByteReader(std::span<const std::byte> bytes, std::string name)
@@ -32,14 +33,14 @@ class ByteReader {
     return value;
   }
 
-  // A length of 64 bits and as many bytes.
+  // A string: a 64-bit length, then that many bytes.
   std::string_view Text() {
     const auto length = Number<uint64_t>();
     const auto* bytes = reinterpret_cast<const char*>(Take(length));
     return {bytes, static_cast<size_t>(length)};
   }
 
-  // Passes over `count` items of `size` bytes.
+  // Skips `count` items of `size` bytes.
   void Skip(uint64_t count, uint64_t size) {
     if (size != 0 && count > left() / size) Short(count, size);
     at_ += static_cast<size_t>(count * size);

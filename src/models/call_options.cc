@@ -1,7 +1,8 @@
-// CallOptions: what a layer's facts mean for a call.
+// CallOptions: turns the facts of a layer into options of a call.
 //
 // A query at m sees the keys n <= m of its own chunk, floor(m / C) = floor(n /
-// C): segments by chunk, or for one m the window 0 <= m - n <= m mod C.
+// C): expressed as segments by chunk or, for a single m, as the window 0 <= m -
+// n <= m mod C.
 #include <algorithm>
 
 #include "core/fail.h"
@@ -10,13 +11,13 @@
 namespace locus::models {
 namespace {
 
-// Towards minus infinity; chunk > 0.
+// Floor division; chunk > 0.
 int64_t ChunkOf(int64_t position, int64_t chunk) {
   const int64_t quotient = position / chunk;
   return position % chunk < 0 ? quotient - 1 : quotient;
 }
 
-// The positions given, or `length` of them from `first` on.
+// The given positions, or `length` consecutive ones from `first` on.
 std::vector<int64_t> PositionsOf(const char* name,
                                  std::span<const int64_t> given, int64_t length,
                                  int64_t first) {

@@ -74,7 +74,7 @@ Tensor Checkpoint::View(const TensorEntry& entry) const {
     return Tensor::Borrow(dtype, entry.shape, {}, entry.data,
                           std::make_shared<decltype(owners_)>(owners_));
   }
-  // A header of odd length leaves its data unaligned: such a tensor is copied.
+  // A header of odd length leaves the data unaligned: such a tensor is copied.
   auto copy = std::make_shared<std::vector<double>>(
       (entry.bytes + sizeof(double) - 1) / sizeof(double));
   std::memcpy(copy->data(), entry.data, entry.bytes);
@@ -91,13 +91,13 @@ Tensor Checkpoint::Get(const std::string& name) const {
 
 Tensor Checkpoint::Get(const NeededTensor& need) const {
   const TensorEntry* entry = Find(need.name);
-  // Saved from the model without its head: fewer components in front.
+  // Saved from the model without its head: fewer leading components.
   for (size_t dot = need.name.find('.');
        entry == nullptr && dot != std::string::npos;
        dot = need.name.find('.', dot + 1)) {
     entry = Find(std::string_view(need.name).substr(dot + 1));
   }
-  // Saved as a part of something: more in front, if that is unambiguous.
+  // Saved as part of a larger model: more leading components, if unambiguous.
   if (entry == nullptr) {
     for (const TensorEntry& other : tensors_) {
       if (!other.name.ends_with("." + need.name)) continue;

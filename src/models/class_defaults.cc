@@ -22,8 +22,8 @@ constexpr auto kHarmlessKeys = std::to_array<std::string_view>({
 #include "models/harmless_keys.inc"
 });
 
-// Spellings of what `rope_parameters` holds: beside any of them, the class does
-// not take its own whole.
+// Spellings of the contents of `rope_parameters`: if a file has any of them,
+// the class's default for the whole object does not apply.
 constexpr const char* kRopeSpellings[] = {
     "rope_parameters",       "rope_scaling",         "rope_theta",
     "partial_rotary_factor", "rotary_dim",           "rotary_pct",

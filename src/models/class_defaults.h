@@ -1,6 +1,6 @@
-// What the config class of a model type takes for the keys that a file leaves
-// out, and the keys that never bear on positions. Both are data, written by
-// tools/model_keys.py out of the classes themselves.
+// The values that the config class of a model type assumes for keys that a file
+// omits, and the keys that never affect positions. Both are data that
+// tools/model_keys.py extracts from the classes.
 #ifndef LOCUS_SRC_MODELS_CLASS_DEFAULTS_H_
 #define LOCUS_SRC_MODELS_CLASS_DEFAULTS_H_
 
@@ -11,14 +11,14 @@
 
 namespace locus::models {
 
-// A config as the class of `model_type` sees it: keys that the file leaves out
-// have the class's own values, and other spellings of a key (attribute_map) are
-// put under the class's own. `name` prefixes keys in messages.
+// A config as the class of `model_type` sees it: omitted keys get the class's
+// defaults, and alternative spellings of a key (attribute_map) are moved to the
+// class's own spelling. `name` prefixes keys in messages.
 Json WithClassDefaults(const Json& file, const std::string& model_type,
                        const std::string& name);
 
-// Whether a key of a config is known to have nothing to do with positions,
-// masks, sizes of heads or scales, whatever the model.
+// Whether a key of a config is known not to affect positions, masks, head sizes
+// or scales in any model.
 bool IsHarmlessKey(std::string_view key);
 
 }  // namespace locus::models

@@ -56,7 +56,7 @@ const Json& AsList(const std::string& path, const Json& value, size_t most) {
 
 void CheckKeys(const Json& object, const std::string& name) {
   if (object.size() <= kMostKeys) return;
-  // "rope_scaling." is the name of what its keys are in.
+  // "rope_scaling." is the name of the object.
   Fail("{} has {} keys, more than the {} that can be right",
        name.empty() ? "the config" : name.substr(0, name.size() - 1),
        object.size(), kMostKeys);
@@ -96,7 +96,7 @@ Config::Config(const Json& object, std::string name,
 }
 
 std::string Config::Path(std::string_view key) const {
-  // Keys may be the file's own.
+  // Keys may come from the file.
   constexpr size_t kMost = 100;
   return Printable(name_ + std::string(key), kMost);
 }
@@ -126,7 +126,7 @@ std::optional<int64_t> Config::MaybeInt(const char* key, int64_t lowest,
 
 namespace {
 
-// The value of the first key present; the others must agree with it.
+// The value of the first key that is present; the others must agree with it.
 template <typename T, typename Read>
 std::optional<T> Agreed(const Names& keys, const Config& config, Read read) {
   std::optional<T> found;

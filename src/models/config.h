@@ -1,8 +1,8 @@
-// A JSON object whose reads are typed, checked and remembered.
+// A JSON object whose reads are typed, checked and recorded.
 //
-// Every read marks its key as used. What is left when a family has read all it
-// knows, and is not known to be harmless, is what the model would silently
-// lose.
+// Every read marks its key as used. Keys that are left unused when a family has
+// read all it knows, and that are not known to be harmless, are what the model
+// would silently lose.
 #ifndef LOCUS_SRC_MODELS_CONFIG_H_
 #define LOCUS_SRC_MODELS_CONFIG_H_
 
@@ -24,20 +24,20 @@
 
 namespace locus::models {
 
-// Sizes above these cannot be a model's; they would only cost memory.
+// No model has larger sizes; they would only waste memory.
 inline constexpr int64_t kMostHeads = 4096;
 inline constexpr int64_t kMostWidth = int64_t{1} << 20;
 inline constexpr int64_t kMostLayers = 4096;
 inline constexpr int64_t kMostLength = int64_t{1} << 40;
-// Channels of a head, whose frequencies are computed for every layer.
+// Channels of a head: frequencies are computed for every layer.
 inline constexpr int64_t kMostHeadDim = 8192;
-// Of one object that is read.
+// Keys of a single object.
 inline constexpr size_t kMostKeys = 4096;
 
-// Spellings of one thing; the first is the one that messages name.
+// Alternative spellings of a key; messages use the first.
 //
-// They own no memory. Families are written as nested braces, and where an
-// allocation fails among those, g++ 12 destroys some of what it has made twice.
+// Owns no memory: families are written as nested braced lists, and if an
+// allocation fails within these, g++ 12 destroys some elements twice.
 class Names {
  public:
   Names() = default;
@@ -61,19 +61,20 @@ class Names {
 
 class Config {
  public:
-  // `name` prefixes keys in messages: "" or "text_config.". Of the root,
-  // `position_keys` are those that count as unused until they are read; they
-  // must outlive this. Throws Error for more keys than kMostKeys.
+  // `name` prefixes keys in messages: "" or "text_config.". For the root,
+  // `position_keys` are the keys that count as unused until they are read; they
+  // must outlive this object. Throws Error if there are more than kMostKeys
+  // keys.
   Config(const Json& object, std::string name,
          std::span<const std::string> position_keys = {});
 
   // Present and not null. Marks the key as used either way.
   bool Has(const char* key) const { return Find(key) != nullptr; }
-  // Not there at all: a null is there. Defaults of a model's own code stand in
-  // for absent keys only.
+  // Not present at all, not even as null. Defaults of a model's own code apply
+  // only to absent keys.
   bool Absent(const char* key) const { return !object_->contains(key); }
 
-  // A whole number in [lowest, highest]; the first reads a required key.
+  // An integer in [lowest, highest]. Int requires the key.
   int64_t Int(const char* key, int64_t lowest, int64_t highest) const;
   std::optional<int64_t> MaybeInt(const char* key, int64_t lowest,
                                   int64_t highest) const;
@@ -81,8 +82,7 @@ class Config {
                 int64_t highest) const {
     return MaybeInt(key, lowest, highest).value_or(fallback);
   }
-  // The first of several spellings that is present; two that differ are an
-  // error.
+  // The first of several spellings that is present; throws Error if two differ.
   int64_t IntOf(const Names& keys, int64_t lowest, int64_t highest) const;
   std::optional<int64_t> MaybeIntOf(const Names& keys, int64_t lowest,
                                     int64_t highest) const;
@@ -110,8 +110,8 @@ class Config {
                                                      size_t most) const;
   // The object under a key, or nothing.
   std::optional<Config> MaybeObject(const char* key) const;
-  // The same for an object that is a config of its own, with keys about other
-  // things beside those about positions.
+  // The same for an object that is itself a config, in which keys unrelated to
+  // positions are expected.
   std::optional<Config> MaybeConfig(const char* key) const;
 
   // The value itself, for keys that come in several types; null if absent.
@@ -119,9 +119,8 @@ class Config {
   // Keys of the object, in order.
   std::vector<std::string> Keys() const;
 
-  // Keys with a value that nobody read, this object's own and those of the
-  // objects got from it. In configs those known to be harmless do not count; in
-  // other objects, all do.
+  // Keys with a value that nobody read, of this object and of objects obtained
+  // from it. In configs, keys known to be harmless do not count.
   std::vector<std::string> Unused() const;
 
   // "text_config.rope_theta", for messages.
@@ -138,7 +137,7 @@ class Config {
   const Json* object_;
   std::string name_;
   bool root_ = true;
-  bool is_config_ = true;  // and not an object with fields of one thing
+  bool is_config_ = true;  // rather than an object about one thing
   std::span<const std::string> position_keys_;
   std::shared_ptr<Log> log_;
 };
@@ -146,7 +145,7 @@ class Config {
 // The keys of an object that have a value and are not known to be harmless.
 std::vector<std::string> PositionKeys(const Json& object);
 
-// Names in a message: all of a few, and the number of the others.
+// A list of names for a message: the first few, and how many more.
 std::string Listed(const std::vector<std::string>& names);
 
 }  // namespace locus::models

@@ -1,5 +1,5 @@
-// Checkpoints rewritten for the other pair layout: one file, or all that an
-// index names.
+// Rewrites checkpoints for the other pair layout: a single file, or all files
+// of an index.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Pieces in which bytes are copied.
+// Bytes are copied in pieces of this size.
 constexpr uint64_t kPiece = uint64_t{4} << 20;
 
 class Conversion {
@@ -35,8 +35,8 @@ class Conversion {
     layers_.resize(static_cast<size_t>(first.layers));
   }
 
-  // Copies a file of an index but for the rows of rotated heads. `names` must
-  // be among its tensors.
+  // Copies a file of an index, permuting the rows of rotated heads. `names`
+  // must be among its tensors.
   void Shard(const std::string& in, const std::string& out,
              const std::vector<std::string>& names) {
     const Source source(in);
@@ -53,7 +53,7 @@ class Conversion {
     Copy(source, PlanFor(source.tensors), out);
   }
 
-  // The same of a file of its own, which must have something to convert.
+  // The same for a standalone file, which must have something to convert.
   void File(const std::string& in, const std::string& out) {
     const Source source(in);
     const auto plan = PlanFor(source.tensors);
@@ -61,8 +61,8 @@ class Conversion {
     Copy(source, plan, out);
   }
 
-  // Throws Error if there was nothing to convert, or of a layer only q or only
-  // k: the one without the other would be wrong.
+  // Throws Error if there was nothing to convert, or if a layer had only one of
+  // q and k, since converting one without the other would be wrong.
   void RequireWhole(const std::string& in) {
     for (const auto& [layer, sides] : changed_) {
       if (!sides.query || !sides.key) {
@@ -89,8 +89,8 @@ class Conversion {
   const ConvertReport& report() const { return report_; }
 
  private:
-  // A file and what its header says. Read in pieces rather than mapped: it may
-  // become shorter meanwhile.
+  // A file and its parsed header. Read in pieces rather than mapped, since it
+  // may be truncated meanwhile.
   struct Source {
     explicit Source(const std::string& path) : file(path) {
       std::array<std::byte, kSafetensorsPrefix> prefix{};
@@ -115,17 +115,17 @@ class Conversion {
     uint64_t data = 0;  // where the data begin
     std::vector<PlacedTensor> tensors = {};
   };
-  // Which projections of a layer were there.
+  // Which projections of a layer were found.
   struct Sides {
     bool query = false;
     bool key = false;
   };
   struct Change {
     const PlacedTensor* tensor;
-    std::vector<int64_t> order;  // the row that each row takes
+    std::vector<int64_t> order;  // source row of each row
   };
 
-  // What changes, in the order of the file.
+  // The changes, in the order of the file.
   std::vector<Change> PlanFor(const std::vector<PlacedTensor>& tensors) {
     std::vector<Change> plan;
     for (const PlacedTensor& tensor : tensors) {
@@ -220,8 +220,8 @@ class Conversion {
   ModelConfig config_;
   PairLayout to_;
   ReadOptions options_;
-  std::vector<std::optional<LayerPosition>> layers_;  // as far as looked at
-  std::map<int64_t, Sides> changed_;                  // layers
+  std::vector<std::optional<LayerPosition>> layers_;  // as far as needed
+  std::map<int64_t, Sides> changed_;                  // by layer
   ConvertReport report_;
 };
 

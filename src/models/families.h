@@ -1,4 +1,4 @@
-// The table of families: model types, what they are, and who reads them.
+// The table of families: their model types, descriptions and readers.
 #ifndef LOCUS_SRC_MODELS_FAMILIES_H_
 #define LOCUS_SRC_MODELS_FAMILIES_H_
 
@@ -12,29 +12,29 @@ namespace locus::models {
 struct Family {
   FamilyInfo info;
   std::function<void(Reader& r)> read;
-  // Keys that a file leaves out are filled in from the config class of its
-  // model type before `read` sees them; else `read` knows the class's values.
+  // Whether keys that a file omits are filled in from the config class of its
+  // model type before `read` sees them; otherwise `read` knows the defaults.
   bool class_defaults = false;
 };
 
-// Each file of families lists its own.
+// Each family_*.cc file lists its own.
 std::vector<Family> AbsoluteFamilies();    // learned tables and sinusoids
 std::vector<Family> BucketFamilies();      // T5's buckets
 std::vector<Family> AlibiFamilies();       // linear biases
 std::vector<Family> RelativeFamilies();    // Transformer-XL, XLNet, DeBERTa
 std::vector<Family> VisionFamilies();      // ViT, Swin, BEiT
-std::vector<Family> RotaryFamilies();      // RoPE alike in every layer
+std::vector<Family> RotaryFamilies();      // RoPE, the same in every layer
 std::vector<Family> LayeredFamilies();     // RoPE that differs between layers
 std::vector<Family> LatentFamilies();      // DeepSeek: a rotated tail
 std::vector<Family> MultimodalFamilies();  // M-RoPE
-std::vector<Family> RuledFamilies();       // RoPE, by a row of rules each
+std::vector<Family> RuledFamilies();       // RoPE, described by RotaryRules
 std::vector<Family> HybridFamilies();      // attention in some layers only
 std::vector<Family> AxialFamilies();       // vision towers, 2-D RoPE
 std::vector<Family> TableFamilies();       // learned tables, by rows of keys
 std::vector<Family> LoweredFamilies();     // terms that no encoding has
-std::vector<Family> SpeechFamilies();      // conformers and their kin
+std::vector<Family> SpeechFamilies();      // conformers and similar
 std::vector<Family> WindowFamilies();      // SAM, Swin V2: windows of patches
-std::vector<Family> RefusedFamilies();     // nothing that can be read, and why
+std::vector<Family> RefusedFamilies();     // known, not read, and why
 
 const std::vector<Family>& AllFamilies();
 // Throws Error with what would be needed if no family has the type.

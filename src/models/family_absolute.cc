@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kPlain = "plain attention: position is in the input";
 
-// BERT's relative tables [2L - 1, D], row (m - n) + L - 1, of each layer.
+// BERT's relative tables [2L - 1, D], with row (m - n) + L - 1, one per layer.
 void BertRelative(Reader& r, const std::string& kind,
                   const std::string& prefix) {
   const int64_t length = r.out.trained_length, dim = r.out.head_dim;
@@ -28,7 +28,7 @@ void BertRelative(Reader& r, const std::string& kind,
         });
     return;
   }
-  // DeBERTa's algebra with one table for both terms; its rows begin at -L,
+  // DeBERTa's formula with the same table for both terms; its rows begin at -L,
   // which never occurs.
   r.out.attention = TensorScheme(
       "deberta",
@@ -79,14 +79,14 @@ void DistilBert(Reader& r) {
            .kv_heads = {},
            .head_dim = {},
            .layers = {"n_layers"}});
-  // Sinusoids only fill the table before training.
+  // The sinusoids only initialise the table.
   r.Ignore({"sinusoidal_pos_embds"});
   r.NoPosition(kPlain);
   r.Learned("distilbert.embeddings.position_embeddings.weight",
             r.out.trained_length, r.out.model_dim, 0);
 }
 
-// Rows 0 .. padding_idx belong to padding.
+// Rows 0 .. padding_idx are for padding.
 void Roberta(Reader& r) {
   Encoder(r);
   r.Sizes({.kv_heads = {}, .head_dim = {}});
@@ -133,10 +133,10 @@ void Opt(Reader& r) {
             r.out.model_dim, 2);
 }
 
-// Encoder-decoders spell their sizes by part.
+// Encoder-decoders have separate sizes for each part.
 bool EncoderDecoder(Reader& r) {
   const bool encoder = r.IsEncoder(true, true);
-  // Both parts are read, so that the keys of the other count as used.
+  // Both parts are read, so that the keys of the other part count as used.
   const int64_t heads[2] = {r.c.Int("decoder_attention_heads", 1, kMostHeads),
                             r.c.Int("encoder_attention_heads", 1, kMostHeads)};
   const int64_t layers[2] = {r.c.Int("decoder_layers", 1, kMostLayers),
@@ -172,7 +172,7 @@ void Marian(Reader& r) {
   r.Sinusoids(r.out.model_dim, SinusoidLayout::kHalves, 0);
 }
 
-// Vaswani et al. as written: sine and cosine alternate.
+// As in Vaswani et al.: sines and cosines alternate.
 void Vaswani(Reader& r) {
   r.IsEncoder(true, true);
   const int64_t width = r.c.Int("d_model", 2, kMostWidth);

@@ -24,7 +24,7 @@ void Bloom(Reader& r) {
            std::make_shared<Alibi>(r.out.q_heads));
 }
 
-// MPT: slopes of the power of two above, every other one first.
+// MPT: the slopes of the next power of two, every other one first.
 std::vector<double> MptSlopes(int64_t heads, double bias_max) {
   const auto above =
       static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(heads)));
@@ -50,9 +50,10 @@ void Mpt(Reader& r) {
            .layers = {"n_layers"},
            .length = {"max_seq_len"}});
   const bool learned = r.c.FlagOr("learned_pos_emb", true);
-  bool alibi = true;  // as in the model's own code, where a config is silent
+  bool alibi = true;  // the default of the model's own code
   double bias_max = 8.0;
-  // With the keys of every config where the model's own code has saved it.
+  // The object may have the keys of any config, if the model's own code saved
+  // it.
   if (const auto a = r.c.MaybeConfig("attn_config")) {
     alibi = a->FlagOr("alibi", true);
     bias_max = a->NumberOr("alibi_bias_max", 8.0, 1e-3, 1024.0);
@@ -62,7 +63,7 @@ void Mpt(Reader& r) {
     if (const auto kv = a->MaybeInt("kv_n_heads", 1, kMostHeads)) {
       r.Heads(r.out.model_dim, r.out.q_heads, *kv, r.out.head_dim);
     }
-    a->Find("attn_type");  // multihead, which kv_n_heads says too
+    a->Find("attn_type");  // multihead, which kv_n_heads implies
     for (const char* key : {"prefix_lm", "attn_uses_sequence_id"}) {
       if (a->FlagOr(key, false)) {
         r.Refuse("{} = true asks for a mask that the call must bring",
@@ -86,7 +87,7 @@ void Mpt(Reader& r) {
           AlibiOptions{.slopes = MptSlopes(r.out.q_heads, bias_max)}));
 }
 
-// Rounded to bfloat16, to nearest even.
+// Rounds to bfloat16, ties to even.
 double ToBFloat16(double x) {
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
   const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
@@ -127,8 +128,8 @@ void Falcon(Reader& r) {
            std::make_shared<Alibi>(heads, AlibiOptions{.slopes = slopes}));
 }
 
-// The 7B models rotate, the 13B models have linear biases; only the length's
-// spelling tells them apart.
+// The 7B models rotate, and the 13B models have linear biases; only the
+// spelling of the length distinguishes them.
 void Baichuan(Reader& r) {
   if (r.c.Has("max_position_embeddings")) {
     ReadBaichuanRope(r);

@@ -1,8 +1,8 @@
 // Vision towers that rotate by row and column.
 //
 // The first half of the pairs rotates by the row, the second by the column.
-// Images have any size: the token at row y and column x stands at position
-// y * W + x, with W the asked-for width of the grid or kWidest.
+// Images may have any size: the token at row y and column x has position y * W
+// + x, with W the requested width of the grid or kWidest.
 #include <algorithm>
 
 #include "locus/encodings/learned.h"
@@ -21,9 +21,10 @@ struct TowerRow {
                     .head_dim = {},
                     .layers = {"depth"},
                     .length = {}};
-  // A table of rows that is resized to the image and added; null: none.
+  // A table of rows that is resized to the image and added; null if there is
+  // none.
   const char* table = nullptr;
-  bool table_by_image = false;  // image_size and patch_size give its rows
+  bool table_by_image = false;  // rows given by image_size and patch_size
   Names ignored = {};
 };
 
@@ -75,7 +76,7 @@ std::function<void(Reader&)> Tower(const TowerRow& row) {
     r.Ignore({"patch_size", "image_size"});
     CheckAxial(r);
     const double base = Base(r);
-    // Layers attend within windows of the image, but for the listed ones.
+    // Layers attend within windows of the image, except for the listed ones.
     const auto whole = r.c.MaybeInts("fullatt_block_indexes",
                                      static_cast<size_t>(kMostLayers));
     const auto window = r.c.MaybeInt("window_size", 1, 1 << 20);
@@ -102,8 +103,8 @@ std::function<void(Reader&)> Tower(const TowerRow& row) {
   };
 }
 
-// The frequencies of one head, the even ones by row and the odd ones by column;
-// positions are counted in the largest grid.
+// The frequencies of one head: the even ones rotate by row and the odd ones by
+// column. Positions are counted in the largest grid.
 void Pixtral(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;

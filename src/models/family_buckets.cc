@@ -1,4 +1,4 @@
-// T5 and its kin: one scalar a head and a bucket of the offset.
+// T5 and similar models: one scalar per head and bucket of the offset.
 #include "locus/encodings/t5.h"
 #include "models/families.h"
 
@@ -36,7 +36,7 @@ Scheme BucketBias(const Buckets& b, int64_t heads, bool bidirectional,
       });
 }
 
-// `in_each` layer has a table of its own (UMT5), or layer 0 has one for all.
+// Each layer has its own table if `in_each` (UMT5), or layer 0 has one for all.
 void ReadT5(Reader& r, bool in_each, const char* encoder_attention) {
   const bool encoder = r.IsEncoder(true, true);
   const int64_t heads = r.c.Int("num_heads", 1, kMostHeads);
@@ -48,7 +48,7 @@ void ReadT5(Reader& r, bool in_each, const char* encoder_attention) {
   r.Layers(encoder ? layers : decoder_layers);
   r.out.scale = 1.0;  // folded into the initialisation
   const Buckets b = ReadBuckets(r);
-  r.Ignore({"n_positions"});  // 512 in old configs: of no effect on a bias
+  r.Ignore({"n_positions"});  // 512 in old configs, without effect on a bias
   const auto length = r.c.MaybeInt("n_positions", 1, kMostLength);
   r.out.trained_length = length.value_or(0);
   r.out.attention = BucketBias(
@@ -61,7 +61,7 @@ void ReadT5(Reader& r, bool in_each, const char* encoder_attention) {
 void T5(Reader& r) { ReadT5(r, /*in_each=*/false, "SelfAttention"); }
 void Umt5(Reader& r) { ReadT5(r, /*in_each=*/true, "SelfAttention"); }
 
-// A decoder alone, under names of its own.
+// A decoder only, with its own key names.
 void Pix2Struct(Reader& r) {
   r.IsEncoder(false, true);
   const int64_t heads =
@@ -91,7 +91,7 @@ void LongT5(Reader& r) {
   r.out.window = Window{.left = radius, .right = radius};
 }
 
-// Absolute positions as RoBERTa's, and one bias for all layers.
+// Absolute positions as in RoBERTa, and one bias for all layers.
 void MpNet(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;

@@ -1,5 +1,6 @@
-// Families that attend in some layers only. The others are state spaces, linear
-// attention, convolutions or feed-forward layers, which say so.
+// Families with attention in some layers only. The others are state spaces,
+// linear attention, convolutions or feed-forward layers, and are reported as
+// such.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +18,7 @@ constexpr const char* kLinearWords =
 constexpr const char* kOrder =
     "no position: order comes from the layers beside it";
 
-// Every n-th layer attends, where `layer_types` is absent.
+// Every n-th layer attends if `layer_types` is absent.
 void EveryNth(Reader& r, const RotaryRules& rules) {
   const int64_t every = r.c.IntOr("full_attention_interval", 4, 1, kMostLayers);
   const bool listed = r.c.Has("layer_types");
@@ -35,7 +36,7 @@ void Qwen35(Reader& r) {
            {.dealing = MRopeSections::kInterleaved, .sections = {11, 11, 10}});
 }
 
-// `full_attn_idxs` lists the layers that attend, in old configs.
+// In old configs, `full_attn_idxs` lists the layers that attend.
 void Lfm2(Reader& r) {
   const auto listed =
       r.c.MaybeInts("full_attn_idxs", static_cast<size_t>(kMostLayers));
@@ -48,8 +49,8 @@ void Lfm2(Reader& r) {
   }
 }
 
-// `attn_layer_indices` lists the layers that attend; the share of the head is
-// fixed in the code.
+// `attn_layer_indices` lists the layers that attend; the rotated share of a
+// head is fixed in the code.
 void Bamba(Reader& r) {
   r.Sizes({.length_required = false});
   const auto listed =
@@ -67,8 +68,8 @@ void Bamba(Reader& r) {
   if (!attends) r.NoAttention(kStateSpace);
 }
 
-// Attention and a state space side by side in every layer; `key_multiplier` is
-// on the keys before they rotate.
+// Attention and a state space in parallel in every layer; `key_multiplier`
+// scales the keys before they rotate.
 void FalconH1(Reader& r) {
   r.Ignore({"layers_block_type"});
   ReadByRules(r, {});
@@ -92,7 +93,7 @@ void GraniteHybrid(Reader& r) {
   r.NoPosition(kOrder);
 }
 
-// Layers attend where layer % period = offset; nothing rotates.
+// Layers with layer % period = offset attend; nothing rotates.
 void Jamba(Reader& r) {
   r.Sizes({.length_required = false});
   const int64_t period = r.c.IntOr("attn_layer_period", 8, 1, kMostLayers);
@@ -107,7 +108,7 @@ void Jamba(Reader& r) {
   }
 }
 
-// The list of layers is the number of layers.
+// The length of the list is the number of layers.
 void NemotronH(Reader& r) {
   const auto types =
       r.c.MaybeTexts("layers_block_type", static_cast<size_t>(kMostLayers));
@@ -115,7 +116,7 @@ void NemotronH(Reader& r) {
     Fail("{} is a pattern of letters; give layers_block_type instead",
          r.c.Path("hybrid_override_pattern"));
   }
-  // `chunk_size` is of the state spaces' kernel.
+  // `chunk_size` belongs to the kernel of the state spaces.
   r.Ignore({"hybrid_override_pattern", "num_hidden_layers",
             "mtp_layers_block_type", "chunk_size"});
   if (!types || types->empty()) {
@@ -145,8 +146,8 @@ void NemotronH(Reader& r) {
   }
 }
 
-// One shared block of attention over [x, embeddings], twice as wide as the
-// model. Only Zamba 2 may rotate.
+// One shared attention block over [x, embeddings], twice as wide as the model.
+// Only Zamba 2 may rotate.
 void Zamba(Reader& r) {
   const int64_t heads = r.c.Int("num_attention_heads", 1, kMostHeads);
   const int64_t width = r.c.Int("hidden_size", 1, kMostWidth);
@@ -182,7 +183,7 @@ void Zamba(Reader& r) {
   }
 }
 
-// `block_types` repeats through the layers.
+// `block_types` is repeated over the layers.
 void RecurrentGemma(Reader& r) {
   const auto blocks = r.c.MaybeTexts("block_types", 256);
   r.Sizes({.length = {}});
@@ -201,7 +202,8 @@ void RecurrentGemma(Reader& r) {
   if (type == "recurrent") r.NoAttention("no attention: a recurrent block");
 }
 
-// Every layer attends, beside convolutions; types are named for that.
+// Every layer attends, in addition to convolutions, hence the names of its
+// types.
 void Zaya(Reader& r) {
   r.Sizes({.length_required = false});
   std::string type = r.LayerType({"hybrid", "hybrid_sliding"});
@@ -215,7 +217,7 @@ void Zaya(Reader& r) {
   r.Rope({.layer_type = type});
 }
 
-// The other layers attend linearly, with a decay instead of positions.
+// The other layers have linear attention, with a decay instead of positions.
 void MiniMax(Reader& r) {
   const bool typed = r.c.Has("layer_types");
   const auto channels = r.c.MaybeInt("rotary_dim", 2, kMostHeadDim);
@@ -230,7 +232,7 @@ void MiniMax(Reader& r) {
   }
 }
 
-// Full layers read the keys that an indexer picks.
+// Full layers read only the keys that an indexer selects.
 void WarnOfBlocks(Reader& r) {
   if (r.out.layer_type != "indexed_attention") return;
   r.Warn(

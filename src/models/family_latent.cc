@@ -1,21 +1,21 @@
-// Latent attention, whose heads are a still part and a rotated tail.
+// Latent attention, whose heads have an unrotated part and a rotated tail.
 #include <algorithm>
 
 #include "models/families.h"
 
 namespace locus::models {
 
-// Latent attention with the values of its class filled in. `still`: the tail is
-// there and does not rotate.
+// Latent attention, with class defaults filled in. `still`: the tail exists but
+// does not rotate.
 void ReadLatentRow(Reader& r, PairLayout layout, bool still) {
   const int64_t heads = r.c.Int("num_attention_heads", 1, kMostHeads);
   const int64_t nope = r.c.Int("qk_nope_head_dim", 1, kMostWidth);
   const int64_t tail = r.c.Int("qk_rope_head_dim", 0, kMostWidth);
-  // Keys are made for every query head, whatever these say.
+  // Keys are computed for every query head, whatever these keys say.
   r.Ignore({"num_key_value_heads", "qk_head_dim", "head_dim"});
   r.Heads(r.c.Int("hidden_size", 1, kMostWidth), heads, heads, nope + tail);
   r.out.value_dim = r.c.Int("v_head_dim", 1, kMostWidth);
-  // LongCat has two attentions in each of its layers.
+  // LongCat has two attention blocks in each of its layers.
   const bool twice = r.out.model_type == "longcat_flash";
   const int64_t layers =
       r.c.IntOf({twice ? "num_layers" : "num_hidden_layers"}, 1, kMostLayers);
@@ -36,7 +36,7 @@ void ReadLatentRow(Reader& r, PairLayout layout, bool still) {
     r.NoPosition("no position: nothing of the head rotates");
     return;
   }
-  // A share of the head that some classes write beside its channels.
+  // A share of the head that some classes write besides its channels.
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (const auto object = r.c.MaybeObject(key)) {
       object->Find("partial_rotary_factor");
@@ -51,7 +51,7 @@ void ReadLatentRow(Reader& r, PairLayout layout, bool still) {
 
 namespace {
 
-// What a config may leave out; `value` 0: model_dim / heads.
+// Defaults of the widths; `value` 0: model_dim / heads.
 struct LatentWidths {
   int64_t still = 128;
   int64_t turning = 64;
@@ -65,8 +65,7 @@ void ReadLatent(Reader& r, PairLayout layout, const LatentWidths& usual) {
   const int64_t turning =
       r.c.IntOr("qk_rope_head_dim", usual.turning, 2, kMostWidth);
   const int64_t width = r.c.Int("hidden_size", 1, kMostWidth);
-  // Keys are made for every query head; a number of key heads may only repeat
-  // that.
+  // Keys are computed for every query head; a number of key heads must agree.
   const auto kv = r.c.MaybeInt("num_key_value_heads", 1, kMostHeads);
   if (kv && *kv != heads) {
     r.Refuse("{} = {} contradicts {} = {}: latent attention does not group",
@@ -79,7 +78,7 @@ void ReadLatent(Reader& r, PairLayout layout, const LatentWidths& usual) {
   r.out.value_dim = r.c.IntOr("v_head_dim", value, 1, kMostWidth);
   r.Layers(r.c.Int("num_hidden_layers", 1, kMostLayers));
   r.out.trained_length = r.c.Int("max_position_embeddings", 1, kMostLength);
-  // What newer configs repeat; anything else would contradict them.
+  // Newer configs repeat this; another value would be a contradiction.
   const auto head = r.c.MaybeIntOf({"head_dim"}, 1, kMostWidth);
   if (head && *head != turning) {
     r.Refuse("{} = {} contradicts {} = {}", r.c.Path("head_dim"), *head,

@@ -1,4 +1,4 @@
-// Families whose layers differ: windows here, other bases or no rotation there.
+// Families whose layers differ: in windows, bases or whether they rotate.
 #include <cmath>
 
 #include "locus/encodings/none.h"
@@ -11,7 +11,7 @@ void ReadGemmaDirection(Reader& r);  // family_rotary.cc
 
 namespace {
 
-// Layer types from the config, or every `pattern`-th layer full.
+// Layer types from the config; otherwise every `pattern`-th layer is full.
 std::string FullOrSliding(Reader& r, int64_t pattern) {
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) {
@@ -21,14 +21,14 @@ std::string FullOrSliding(Reader& r, int64_t pattern) {
   return type;
 }
 
-// Which layers of a Qwen slide, where its config has no `layer_types`.
+// Which layers of a Qwen model use a window if its config has no `layer_types`.
 enum class QwenSlides { kLast, kFirstEven, kAll };
 
-// Qwen 2, 2.5 and 3: the last layers slide, if any does. Qwen 2 MoE: every
-// other one of the first. Qwen 3 MoE: all.
+// Qwen 2, 2.5 and 3: the last layers, if any. Qwen 2 MoE: every other one of
+// the first layers. Qwen 3 MoE: all.
 void QwenWindow(Reader& r, QwenSlides which) {
   const bool use = r.c.FlagOr("use_sliding_window", false);
-  // 0 is what Qwen 2 MoE's own code writes for a window that is not in use.
+  // Qwen 2 MoE's own code writes 0 for a window that is not in use.
   std::optional<int64_t> width;
   if (use) {
     width = r.SlidingWindow(4096);
@@ -87,7 +87,7 @@ void Gemma2(Reader& r) {
 }
 
 void Gemma3(Reader& r) {
-  // Published configs of the larger models leave most sizes out.
+  // Published configs of the larger models omit most sizes.
   r.Sizes({.default_heads = 8,
            .default_kv_heads = 4,
            .default_head_dim = 256,
@@ -101,7 +101,7 @@ void Gemma3(Reader& r) {
   const int64_t width = r.c.IntOr("sliding_window", 4096, 1, kMostLength);
   if (both_ways) r.out.causal = false;
   if (sliding && both_ways) {
-    // The config counts both sides: distances below width / 2 + 1.
+    // The config's width covers both sides: distances below width / 2 + 1.
     r.out.window = Window{.left = width / 2, .right = width / 2};
   } else if (sliding) {
     r.CausalWindow(width);
@@ -144,9 +144,9 @@ void Cohere2(Reader& r) {
              r.c.Path("position_embedding_type"), Printable(kind));
   }
   r.IgnoredUpstream("model_max_length");
-  r.Ignore({"order_of_interleaved_layers"});  // says what the pattern says
+  r.Ignore({"order_of_interleaved_layers"});  // repeats the pattern
   if (sliding) r.CausalWindow(width);
-  // Read on every layer, so that its fields count as used.
+  // Read in every layer, so that its fields count as used.
   r.Rope({.layout = PairLayout::kInterleaved,
           .partial_keys = {"rotary_pct", "partial_rotary_factor"}});
   if (!sliding) {
@@ -179,7 +179,7 @@ void ModernBert(Reader& r) {
   std::string type = r.LayerType({kFull, kSliding});
   if (type.empty()) type = r.out.layer % every == 0 ? kFull : kSliding;
   r.out.layer_type = type;
-  // The whole width, both sides together; `sliding_window` is one side.
+  // The total width of both sides; `sliding_window` is one side.
   const auto width = r.c.MaybeInt("local_attention", 1, kMostLength);
   const auto side = r.c.MaybeInt("sliding_window", 0, kMostLength);
   if (width && side && *width / 2 != *side) {
@@ -252,7 +252,7 @@ void Llama4(Reader& r) {
   r.out.layer_type = type;
   const int64_t chunk = r.c.IntOr("attention_chunk_size", 8192, 1, kMostLength);
   if (type != kFull) r.out.chunk = chunk;
-  // A flag, or 4 in the first published configs.
+  // A flag, or the number 4 in the first published configs.
   const Json* tuning = r.c.Find("attn_temperature_tuning");
   bool tuned = true;
   if (tuning != nullptr) {

@@ -1,6 +1,5 @@
-// Families that need terms which no encoding has by itself: factors of the
-// query by position, tables against a projection of their own, values that
-// rotate.
+// Families with terms that no encoding has: query factors by position, tables
+// multiplied with a separate projection, and values that rotate.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +14,8 @@ namespace {
 
 // ----------------------------------------------------------------- Beam
 
-// (1 + (m + 1) / 2048)^0.1 on the query of the layers that do not rotate.
+// A factor of (1 + (m + 1) / 2048)^0.1 of the query in layers that do not
+// rotate.
 constexpr double kBeamSpan = 2048.0;
 constexpr double kBeamPower = 0.1;
 
@@ -36,7 +36,7 @@ void Beam(Reader& r) {
 
 // -------------------------------------------------------------- Inkling
 
-// r_i.P[:, m - n] for 0 <= m - n < extent, with r a projection of its own.
+// r_i.P[:, m - n] for 0 <= m - n < extent, where r is a separate projection.
 struct InklingTable {
   NeededTensor tensor;
   int64_t width = 0, extent = 0;
@@ -44,7 +44,7 @@ struct InklingTable {
   double alpha = 0.0;
 };
 
-// Every offset in the table has its own bucket; the last one is all others'.
+// Every offset in the table has its own bucket; all others share the last one.
 BucketMap ExtentBuckets(int64_t extent) {
   const auto none = static_cast<int32_t>(extent);
   BucketMap map;
@@ -63,7 +63,7 @@ std::shared_ptr<const Encoding> InklingEncoding(const InklingTable& t,
   return std::make_shared<Lowering>("terms", [t, columns](const Shape& shape) {
     Terms terms;
     terms.scale.scale = shape.ScaleOr();
-    // The bias is not scaled, the table of the algebra is.
+    // The bias is not scaled, while a query table is.
     Tensor rows = Tensor::Zeros(DType::kF64, {1, t.extent + 1, t.width});
     double* to = rows.MutableData<double>();
     for (int64_t offset = 0; offset < t.extent; ++offset) {
@@ -148,7 +148,7 @@ void Inkling(Reader& r) {
 
 // ------------------------------------------------------ Mistral Large 4
 
-// Latent attention, frequencies times exp(alpha) with alpha trained, and the
+// Latent attention with frequencies times exp(alpha), alpha trained, and the
 // query of head h times s_h ln(m + 1) + b_h.
 void MistralLarge4(Reader& r) {
   const auto rotates =
@@ -215,8 +215,9 @@ void MistralLarge4(Reader& r) {
 
 // ---------------------------------------------------------- DeepSeek V4
 
-// Keys are values: the last channels of both rotate, and those of the output
-// rotate back. Layers with a compressor have keys beside those of the window.
+// Keys are also the values: the last channels of both rotate, and those of the
+// output rotate back. Layers with a compressor have keys besides those of the
+// window.
 void DeepSeekV4(Reader& r) {
   constexpr const char* kSparse = "compressed_sparse_attention";
   constexpr const char* kHeavy = "heavily_compressed_attention";
@@ -228,7 +229,7 @@ void DeepSeekV4(Reader& r) {
   r.Heads(r.c.Int("hidden_size", 1, kMostWidth), heads,
           r.c.IntOr("num_key_value_heads", 1, 1, kMostHeads), dim);
   std::string type = r.LayerType({kSliding, kSparse, kHeavy});
-  // The older spelling: 0, 4 or 128 tokens per key, one entry per layer.
+  // The older spelling: 0, 4 or 128 tokens per key, with one entry per layer.
   const auto rates =
       r.c.MaybeInts("compress_ratios", static_cast<size_t>(kMostLayers) + 1);
   if (type.empty() && rates) {

@@ -8,7 +8,7 @@ namespace locus::models {
 
 void ReadQwenWindow(Reader& r);  // family_layered.cc
 
-// Pairs dealt to time, height and width as MRope does.
+// Assigns pairs to time, height and width as MRope does.
 void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
                  MRopeSections dealing) {
   const auto& [t, h, w] = sections;

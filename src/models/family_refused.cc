@@ -1,10 +1,10 @@
-// Model types that are known and cannot be read, with the reason.
+// Model types that are known but not supported, with the reason.
 #include "models/families.h"
 
 namespace locus::models {
 namespace {
 
-// `why` completes "... is not read: ".
+// `why` completes the sentence "... is not read: ".
 Family Refused(const char* name, std::vector<std::string_view> types,
                const char* why) {
   return {{name, std::move(types), "refused", why}, [why](Reader& r) {

@@ -150,7 +150,8 @@ void Deberta(Reader& r, bool v2) {
     if (bias) both.push_back({at + name + ".bias", {width}, "projection"});
     return both;
   };
-  // v1: pos_proj has no bias; v2: a projection of its own, or the content's.
+  // v1: pos_proj, without bias; v2: a separate projection, or that of the
+  // content.
   const auto keys = linear(!v2      ? "pos_proj"
                            : shared ? "key_proj"
                                     : "pos_key_proj",
@@ -198,7 +199,7 @@ void Deberta(Reader& r, bool v2) {
 void DebertaV1(Reader& r) { Deberta(r, /*v2=*/false); }
 void DebertaV2(Reader& r) { Deberta(r, /*v2=*/true); }
 
-// DeBERTa v2 over frames of sound; the input has no table.
+// DeBERTa v2 over audio frames; there is no table at the input.
 void SewD(Reader& r) {
   for (const char* key : {"relative_attention", "share_att_key",
                           "position_buckets", "pos_att_type"}) {
@@ -208,7 +209,7 @@ void SewD(Reader& r) {
   Deberta(r, /*v2=*/true);
 }
 
-// Rows of keys for distances n - m, -left .. right, in every layer.
+// Key rows for distances n - m, -left .. right, in every layer.
 void Wav2Vec2Bert(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
@@ -235,7 +236,7 @@ void Wav2Vec2Bert(Reader& r) {
        .shape = {rows, dim},
        .use = "relative keys"},
       [=](const Tensor& table) {
-        // Row m - n + right of the encoding is row n - m + left of the model's.
+        // Row m - n + right of the encoding is the model's row n - m + left.
         const std::vector<double> stored = table.ToVector();
         Tensor keys = Tensor::Zeros(DType::kF64, {rows, dim});
         double* to = keys.MutableData<double>();

@@ -1,7 +1,7 @@
-// Families whose every layer rotates alike.
+// Families with the same rotation in every layer.
 //
-// An entry is what a config leaves unsaid: the pair layout (never in a config),
-// the base and the share of channels where they are absent, old spellings.
+// An entry has what a config does not say: the pair layout (never in a config),
+// defaults for the base and the share of channels, and old spellings.
 #include <cmath>
 
 #include "locus/encodings/xpos.h"
@@ -9,14 +9,15 @@
 
 namespace locus::models {
 
-// The flag alone turns the layer but not its mask: eager attention stays causal
-// and fused attention does not. With is_causal = false both attend both ways.
+// The flag alone changes the layer but not its mask: eager attention remains
+// causal, and fused attention does not. With is_causal = false both are
+// bidirectional.
 void ReadGemmaDirection(Reader& r) {
   const char* key = "use_bidirectional_attention";
   const bool both_ways = r.c.FlagOr(key, false);
   if (!both_ways || !r.c.FlagOr("is_causal", true)) return;
   if (!r.c.Path("").empty()) {
-    // PaliGemma and its likes bring the mask of their own prefix.
+    // PaliGemma and similar models build a mask for their own prefix.
     r.Warn(
         "tokens of the prefix, image and prompt, see each other: give the call "
         "prefix_lengths");
@@ -30,14 +31,14 @@ namespace {
 
 constexpr auto kInterleaved = PairLayout::kInterleaved;
 
-// LLaMA and what copies its config.
+// LLaMA and models with the same config.
 void Llama(Reader& r) {
   r.Sizes();
   r.Expect("rope_interleaved", false);  // in SmolLM 2's config
   r.Rope({});
 }
 
-// A window in every layer, if there is one.
+// A window in every layer, if the config has one.
 void Sliding(Reader& r, const SizeKeys& sizes, std::optional<int64_t> usual,
              const RopeDefaults& rope) {
   r.Sizes(sizes);
@@ -75,7 +76,7 @@ void Phi2(Reader& r) {
 }
 
 void Phi3(Reader& r) {
-  // At the top level even of models that have no scaling.
+  // Present at the top level even without a scaling.
   r.Ignore({"original_max_position_embeddings"});
   Sliding(r, {}, {}, {.yarn_means_longrope = true});
 }
@@ -88,7 +89,7 @@ void StableLm(Reader& r) {
 
 void Cohere(Reader& r) {
   r.Sizes();
-  // 8192 in Command-R's config, and of no effect: the length is beside it.
+  // 8192 in Command-R's config, without effect: the length has its own key.
   r.IgnoredUpstream("model_max_length");
   r.Rope({.layout = kInterleaved, .base = 500000.0});
 }
@@ -108,13 +109,13 @@ void Nemotron(Reader& r) {
   r.Rope({.partial = 0.5});
 }
 
-// No grouped heads.
+// Without grouped heads.
 void Persimmon(Reader& r) {
   r.Sizes({.kv_heads = {}, .head_dim = {}});
   r.Rope({.partial = 0.5});
 }
 
-// ChatGLM2, ChatGLM3 and GLM-4 in their own code's config.
+// ChatGLM2, ChatGLM3 and GLM-4 with the config of their own code.
 void ChatGlm(Reader& r) {
   const int64_t heads = r.c.Int("num_attention_heads", 1, kMostHeads);
   const bool grouped = r.c.FlagOr("multi_query_attention", false);
@@ -163,7 +164,7 @@ void RoFormer(Reader& r) {
           .values = values ? RotaryValues::kAbsolute : RotaryValues::kNone});
 }
 
-// PaLM as public code builds it: one key head, halves, optionally xPos.
+// PaLM as built by public code: one key head, halves, optionally xPos.
 void Palm(Reader& r) {
   const int64_t heads =
       r.c.IntOf({"heads", "num_attention_heads"}, 1, kMostHeads);
@@ -206,7 +207,7 @@ void Granite(Reader& r) {
   r.Rope({});
 }
 
-// The config of the published code, or the one of the Hugging Face code.
+// The config of the published code, or that of the Hugging Face code.
 void Nomic(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
@@ -216,7 +217,7 @@ void Nomic(Reader& r) {
            .layers = {"n_layer", "num_hidden_layers"},
            .length = {"max_trained_positions", "max_position_embeddings"},
            .length_required = false});
-  // The length that its authors stretch the model to, by other means.
+  // The length to which its authors extend the model, by other means.
   const auto longest = r.c.MaybeInt("n_positions", 1, kMostLength);
   if (longest && r.out.trained_length == 0) r.out.trained_length = *longest;
   if (r.out.trained_length == 0) {

@@ -1,4 +1,4 @@
-// Families that rotate by a row of rules.
+// Families described by RotaryRules.
 #include <cmath>
 
 #include "models/rotary_rules.h"
@@ -13,7 +13,7 @@ constexpr auto kRuledInterleaved = PairLayout::kInterleaved;
 const SizeKeys kFree = {.length_required = false};
 const SizeKeys kNoGroups = {.kv_heads = {}, .length_required = false};
 
-// Encoder and decoder in one config, each with heads of its own.
+// Encoder and decoder share a config, each with its own number of heads.
 void Moonshine(Reader& r) {
   const bool encoder = r.IsEncoder(true, true);
   const char* part = encoder ? "encoder" : "decoder";
@@ -36,13 +36,13 @@ void Moonshine(Reader& r) {
           width / heads);
   r.Layers(size("num_hidden_layers", kMostLayers).value_or(6));
   r.out.trained_length = r.c.Int("max_position_embeddings", 1, kMostLength);
-  // Channels of zeros, which change nothing.
+  // Zero padding of heads, which changes nothing.
   r.Ignore({"pad_head_dim_to_multiple_of"});
   r.Rope({.layout = kRuledInterleaved});
 }
 
-// The full layers have heads of their own width, under per_layer_config or, in
-// older files, by keys of their own.
+// Full layers have a different head width, given under per_layer_config or, in
+// older files, by separate keys.
 void Gemma4(Reader& r) {
   const auto both = r.c.MaybeText("use_bidirectional_attention");
   if (both && *both != "vision") {
@@ -73,7 +73,7 @@ void Gemma4(Reader& r) {
   }
 }
 
-// As Gemma 3: the old spelling scales the full layers alone.
+// As in Gemma 3, the old spelling scales only the full layers.
 void Gemma3n(Reader& r) {
   r.Sizes(kFree);
   std::string type = r.LayerType({kFull, kSliding});
@@ -117,7 +117,7 @@ void ModernBertDecoder(Reader& r) {
   }
 }
 
-// One number of query heads per layer.
+// The number of query heads differs by layer.
 void Laguna(Reader& r) {
   ReadByRules(r, {});
   const auto list = r.c.MaybeInts("num_attention_heads_per_layer",
@@ -135,7 +135,7 @@ void Laguna(Reader& r) {
   r.Heads(r.out.model_dim, heads, r.out.kv_heads, r.out.head_dim);
 }
 
-// Old configs have lists of bases and shares, one entry per layer.
+// Old configs have lists of bases and shares, with one entry per layer.
 void Step(Reader& r) {
   for (const char* key : {"rope_theta", "partial_rotary_factors"}) {
     const Json* value = r.c.Find(key);
@@ -155,7 +155,7 @@ void Step(Reader& r) {
   }
 }
 
-// int(0.334 * 192) channels rotate; sinks and windows in the sliding layers.
+// int(0.334 * 192) channels rotate; sliding layers have sinks and windows.
 void MiMo(Reader& r) {
   const auto old = r.c.MaybeInt("sliding_window_size", 0, kMostLength);
   const int64_t values = r.c.Int("v_head_dim", 1, kMostWidth);
@@ -165,14 +165,14 @@ void MiMo(Reader& r) {
   }
   ReadByRules(r, {.slides = SlideRule::kUnknown, .sinks_sliding = true});
   if (old && r.out.window) r.CausalWindow(*old + 1);
-  // Layers that slide have twice the key heads.
+  // Sliding layers have twice as many key heads.
   if (r.out.window) {
     r.Heads(r.out.model_dim, r.out.q_heads, 2 * r.out.kv_heads, r.out.head_dim);
   }
   r.out.value_dim = values;
 }
 
-// Dense layers at the front may rotate whatever their type.
+// Dense layers at the front may rotate whatever their type is.
 void Cohere2Moe(Reader& r) {
   const auto kinds =
       r.c.MaybeTexts("mlp_layer_types", static_cast<size_t>(kMostLayers));
@@ -190,7 +190,7 @@ void Cohere2Moe(Reader& r) {
   r.NoPosition("no position: layers with full attention do not rotate");
 }
 
-// Heads come from experts; keys are repeated whole, not head by head.
+// Heads come from experts; keys are repeated as a whole, not head by head.
 void JetMoe(Reader& r) {
   const int64_t kv = r.c.Int("num_key_value_heads", 1, kMostHeads);
   const int64_t each = r.c.IntOr("num_experts_per_tok", 2, 1, 256);
@@ -210,14 +210,14 @@ void JetMoe(Reader& r) {
   r.Rope({});
 }
 
-// The channels that rotate may be given as such.
+// The number of rotating channels may be given directly.
 void MiniMaxM2(Reader& r) {
   r.Sizes(kFree);
   const auto channels = r.c.MaybeInt("rotary_dim", 2, r.out.head_dim);
   r.Rope({.rotary_dim = channels.value_or(0)});
 }
 
-// Some layers attend to the image only.
+// Some layers attend only to the image.
 void Mllama(Reader& r) {
   const auto cross =
       r.c.MaybeInts("cross_attention_layers", static_cast<size_t>(kMostLayers));
@@ -234,7 +234,7 @@ void Mllama(Reader& r) {
   }
 }
 
-// Normalisation after the rotation would undo nothing and yet not commute.
+// Not supported: normalisation after the rotation, which does not commute.
 void Idefics(Reader& r) {
   r.Expect("qk_layer_norms", false);
   r.Ignore({"cross_layer_interval"});
@@ -269,7 +269,7 @@ void Esm(Reader& r) {
             r.out.model_dim, *pad + 1);
 }
 
-// One stack of T5Gemma: the decoder's is causal.
+// One stack of T5Gemma; that of the decoder is causal.
 void T5Gemma(Reader& r) {
   const bool decoder = r.c.FlagOr("is_decoder", false);
   ReadByRules(r, {.encoder = !decoder,
@@ -279,7 +279,7 @@ void T5Gemma(Reader& r) {
                   .softcap = true});
 }
 
-// The window is wider by one key on the right where its width is even.
+// If the width is even, the window has one more key on the right.
 void T5Gemma2(Reader& r) {
   ReadByRules(r, {.encoder = true,
                   .scale = ScaleRule::kQueryScalar,
@@ -291,7 +291,7 @@ void T5Gemma2(Reader& r) {
   r.out.window = Window{.left = (width + 1) / 2 - 1, .right = width / 2};
 }
 
-// Height and width alternate, then time; the pairs are interleaved.
+// Height and width alternate, followed by time; pairs are interleaved.
 void ErnieVl(Reader& r) {
   r.Sizes(kFree);
   r.Rope({.layout = kRuledInterleaved});
@@ -345,7 +345,7 @@ void Mistral4(Reader& r) {
   LatentInterleaved(r);
 }
 
-// A decoder of steps through codebooks, whose every step has its own weights.
+// A decoder that iterates over codebooks; every step has its own weights.
 void MoshiDepth(Reader& r) {
   r.Sizes(kFree);
   r.Ignore({"sliding_window"});

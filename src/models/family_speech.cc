@@ -1,4 +1,4 @@
-// Encoders of speech: conformers with relative keys, and rotations over frames.
+// Speech encoders: conformers with relative keys, and rotations over frames.
 #include <algorithm>
 
 #include "locus/encodings/shaw.h"
@@ -21,7 +21,7 @@ void BothWays(Reader& r) {
 // ------------------------------------------------- Transformer-XL's keys
 
 struct XlNames {
-  std::string at;  // of the layer's attention
+  std::string at;  // prefix of the layer's attention
   const char* w = "linear_pos.weight";
   const char* u = "pos_bias_u";
   const char* v = "pos_bias_v";
@@ -81,7 +81,7 @@ void Wav2Vec2Conformer(Reader& r) {
   SetXl(r, {.at = fmt::format("encoder.layers.{}.self_attn.", r.out.layer)});
 }
 
-// Both parts attend both ways.
+// Both parts are bidirectional.
 void FastSpeech2(Reader& r) {
   const bool encoder = r.IsEncoder(true, true);
   r.out.causal = false;
@@ -104,7 +104,7 @@ void FastSpeech2(Reader& r) {
             "num_hidden_layers", "max_source_positions"});
   r.Heads(width, heads, heads, width / heads);
   r.Layers(layers);
-  r.out.trained_length = 5000;  // of its table, which grows when it must
+  r.out.trained_length = 5000;  // of its table, which grows on demand
   SetXl(r, {.at = fmt::format("{}.conformer_layers.{}.self_attn.", r.out.part,
                               r.out.layer)});
 }
@@ -157,7 +157,7 @@ void GraniteSpeech5(Reader& r) {
             r.c.Int("max_position_embeddings", 1, 1 << 20));
 }
 
-// The encoder, whose rows all layers share.
+// The encoder, whose layers share the rows.
 void SpeechT5(Reader& r) {
   if (r.options.part == "decoder") {
     Fail(
@@ -203,8 +203,8 @@ void Vits(Reader& r) {
       "q.K[n - m] and values V[n - m] for keys within {}, none beyond", reach);
   scheme.tensors = {keys, values};
   scheme.build = [=](const TensorLookup& find) {
-    // Row m - n + reach + 1 is row n - m + reach of the model's; the outermost
-    // rows are those of all offsets beyond.
+    // Row m - n + reach + 1 is the model's row n - m + reach; the outermost
+    // rows are for all offsets beyond.
     const auto reversed = [&](const NeededTensor& need) {
       const std::vector<double> stored = find(need).ToVector();
       Tensor table = Tensor::Zeros(DType::kF64, {rows + 2, dim});
@@ -222,7 +222,7 @@ void Vits(Reader& r) {
 
 // ------------------------------------------------------- bias by offset
 
-// One bias for each offset n - m, -reach .. reach - 1, shared by the layers.
+// One bias per offset n - m, -reach .. reach - 1, shared by the layers.
 void Phi4Audio(Reader& r) {
   BothWays(r);
   r.Sizes(
@@ -244,7 +244,7 @@ void Phi4Audio(Reader& r) {
        .shape = {rows, heads},
        .use = "bias by offset"},
       [=](const Tensor& stored) {
-        // Bucket m - n + reach - 1 is row n - m + reach of the model's.
+        // Bucket m - n + reach - 1 is the model's row n - m + reach.
         const std::vector<double> from = stored.ToVector();
         Tensor values = Tensor::Zeros(DType::kF64, {heads, rows});
         double* to = values.MutableData<double>();
@@ -266,7 +266,7 @@ void Phi4Audio(Reader& r) {
 
 // ------------------------------------------------------------ rotations
 
-// The first channels of q, k and v rotate; outputs are left as they are.
+// The first channels of q, k and v rotate; outputs are not rotated back.
 void Clvp(Reader& r) {
   BothWays(r);
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});

@@ -1,5 +1,5 @@
-// Families with a table or sinusoids at the input and plain attention, as rows
-// of the keys and tensors that they differ in.
+// Families with a table or sinusoids at the input and plain attention,
+// described by rows of the keys and tensors in which they differ.
 #include <algorithm>
 
 #include "locus/encodings/learned.h"
@@ -13,15 +13,15 @@ constexpr const char* kPlainAttention =
     "plain attention: position is in the input";
 
 enum class Side : uint8_t {
-  kEncoder,  // attends both ways
+  kEncoder,  // bidirectional
   kDecoder,  // causal
-  kByFlag,   // a decoder where is_decoder is true
+  kByFlag,   // a decoder if is_decoder is true
 };
 
-// Which row position p takes.
+// The table row of position p.
 enum class RowRule : uint8_t {
   kPlain,   // p
-  kTwo,     // p + 2, of two rows more
+  kTwo,     // p + 2, in a table with two more rows
   kPadded,  // p + pad_token_id + 1
 };
 
@@ -30,7 +30,7 @@ struct TextRow {
   Side side = Side::kEncoder;
   RowRule rows = RowRule::kPlain;
   SizeKeys sizes = {.kv_heads = {}, .head_dim = {}};
-  Names width = {};  // of the table, where it is not model_dim
+  Names width = {};  // of the table, if it is not model_dim
   Names ignored = {};
   const char* warning = nullptr;
 };
@@ -96,7 +96,7 @@ struct PartsRow {
   int64_t offset = 0;  // of sinusoids; -1: pad_token_id + 1
   Names encoder_length = {"max_position_embeddings"};
   Names decoder_length = {"max_position_embeddings"};
-  bool encoder = true;  // whether there is one
+  bool encoder = true;  // whether there is an encoder
   const char* prefix = "";
 };
 
@@ -136,7 +136,7 @@ std::function<void(Reader&)> Parts(PartsRow row) {
   };
 }
 
-// Sinusoids whose cosines stand before the sines.
+// Sinusoids with the cosines before the sines.
 class CosinesFirst final : public Encoding {
  public:
   explicit CosinesFirst(int64_t dim)
@@ -177,7 +177,7 @@ void MusicGen(Reader& r) {
   r.out.input.encoding = std::make_shared<CosinesFirst>(r.out.model_dim);
 }
 
-// One stack of sinusoids.
+// A single stack with sinusoids.
 struct WaveRow {
   Side side = Side::kDecoder;
   SinusoidLayout layout = SinusoidLayout::kHalves;
@@ -218,11 +218,11 @@ Sides ReadTableSides(Reader& r, const char* key) {
 
 struct ImageRow {
   const char* tensor;
-  int64_t prefix = 1;          // rows before the patches: [CLS] and the like
-  bool flat = false;           // stored [rows, width], else [1, rows, width]
-  const char* flag = nullptr;  // positions are there only if it is true
+  int64_t prefix = 1;  // rows before the patches, such as [CLS]
+  bool flat = false;   // stored as [rows, width] instead of [1, rows, width]
+  const char* flag = nullptr;  // positions exist only if this flag is true
   SizeKeys sizes = {.kv_heads = {}, .head_dim = {}, .length = {}};
-  const char* prefix_key = nullptr;  // the number of rows before, by config
+  const char* prefix_key = nullptr;  // the key for it, if a config may say
   Names ignored = {};
   const char* warning = nullptr;
 };
@@ -271,7 +271,7 @@ std::function<void(Reader&)> Image(ImageRow row) {
   };
 }
 
-// A table over the frames of sound.
+// A table over audio frames.
 struct SoundRow {
   const char* tensor;
   SizeKeys sizes = {
@@ -288,7 +288,7 @@ std::function<void(Reader&)> Sound(SoundRow row) {
   };
 }
 
-// A convolution of the input brings the order.
+// A convolution of the input provides the order.
 void ConvolvedSound(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
@@ -299,7 +299,7 @@ void ConvolvedSound(Reader& r) {
 
 // ------------------------------------------------------- those with a twist
 
-// A table [1, rows, width] or [rows, width] as it is.
+// A table [1, rows, width] or [rows, width], used as it is.
 void WholeTable(Reader& r, const char* tensor, int64_t rows, bool flat,
                 std::string words) {
   const int64_t width = r.out.model_dim;
@@ -336,7 +336,7 @@ void Spectrogram(Reader& r) {
              fmt::format("learned table, 2 + {} x {} rows", bands, frames));
 }
 
-// Every patch has the row of the [CLS] token that is not there, too.
+// The row of the absent [CLS] token is added to every patch.
 void VitPose(Reader& r) {
   SetSide(r, Side::kEncoder);
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
@@ -368,13 +368,13 @@ void VitPose(Reader& r) {
   r.out.trained_length = rows;
 }
 
-// Patches of a series, each channel by itself.
+// Patches of a time series, each channel separately.
 void PatchTst(Reader& r) {
   SetSide(r, Side::kEncoder);
   r.Sizes(
       {.model_dim = {"d_model"}, .kv_heads = {}, .head_dim = {}, .length = {}});
   r.Expect("channel_attention", false);
-  // Sines or random numbers: what the table starts from.
+  // Sines or random numbers: only the initial values of the table.
   r.Ignore({"positional_encoding_type"});
   const int64_t series = r.c.Int("context_length", 1, 1 << 24);
   const int64_t patch = r.c.Int("patch_length", 1, 1 << 24);
@@ -386,7 +386,7 @@ void PatchTst(Reader& r) {
              fmt::format("learned table of {} patches", rows));
 }
 
-// A Fourier transform stands in the place of attention.
+// A Fourier transform replaces attention.
 void FNet(Reader& r) {
   SetSide(r, Side::kEncoder);
   r.out.model_dim = r.c.Int("hidden_size", 1, kMostWidth);
@@ -398,7 +398,7 @@ void FNet(Reader& r) {
   r.NoAttention("no attention: a Fourier transform mixes the tokens");
 }
 
-// Every other layer slides; scores are not scaled.
+// Every other layer has a window; scores are not scaled.
 void GptNeo(Reader& r) {
   r.Sizes({.q_heads = {"num_heads"},
            .kv_heads = {},
@@ -406,7 +406,7 @@ void GptNeo(Reader& r) {
            .layers = {"num_layers"}});
   r.out.scale = 1.0;
   const int64_t width = r.c.Int("window_size", 1, kMostLength);
-  // [[["global", "local"], 12]]: patterns with how often each repeats.
+  // [[["global", "local"], 12]]: patterns and how often each repeats.
   const Json* patterns = r.c.Find("attention_types");
   std::vector<std::string> types;
   if (const auto list = r.c.MaybeTexts("attention_layers",
@@ -461,7 +461,7 @@ void ImageGpt(Reader& r) {
   r.Learned("wpe.weight", r.out.trained_length, r.out.model_dim, 0);
 }
 
-// Attention is on a bottleneck, narrower than the model.
+// Attention acts on a bottleneck narrower than the model.
 void MobileBert(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
@@ -480,7 +480,7 @@ void MobileBert(Reader& r) {
   r.Learned("embeddings.position_embeddings.weight", length, outside, 0);
 }
 
-// XLM and FlauBERT: a table, or sinusoids that fill it before training.
+// XLM and FlauBERT: a table, or sinusoids that initialise it.
 void Xlm(Reader& r) {
   const bool causal = r.c.FlagOr("causal", false);
   r.out.part = causal ? "decoder" : "encoder";

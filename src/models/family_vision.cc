@@ -44,7 +44,7 @@ void Vit(Reader& r) {
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
   r.NoPosition("plain attention: position is in the input");
   const Raster grid = Patches(r);
-  // DeiT has a distillation token beside [CLS].
+  // DeiT has a distillation token in addition to [CLS].
   const int64_t prefix = r.out.model_type == "deit" ? 2 : 1;
   const int64_t rows = prefix + grid.height * grid.width;
   const int64_t width = r.out.model_dim;
@@ -79,13 +79,13 @@ void Vit(Reader& r) {
   r.out.trained_length = rows;
 }
 
-// What stands before the names of Swin's tensors; the towers of other models
-// are named from their own root.
+// The prefix of Swin's tensor names; towers of other models are named from
+// their own root.
 std::string SwinPrefix(const Reader& r) {
   return r.out.model_type == "swin" ? "swin." : "";
 }
 
-// Layers count through the stages; `depths` says how many each has.
+// Layers are numbered through the stages; `depths` has the size of each stage.
 void Swin(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;

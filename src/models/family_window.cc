@@ -1,4 +1,4 @@
-// Vision in windows of patches: SAM and ViTDet, whose query meets rows by
+// Vision models with windows of patches: SAM and ViTDet, with query tables by
 // height and by width, and Swin V2, whose bias is a small network of the
 // offset.
 #include <algorithm>
@@ -46,8 +46,8 @@ Extent PatchGrid(Reader& r) {
 
 // -------------------------------------------------- rows by both axes
 
-// q.(H[y_m - y_n] + W[x_m - x_n]), beside the scale. Positions are y * width +
-// x inside the window, or in the whole image.
+// q.(H[y_m - y_n] + W[x_m - x_n]), without the scale. Positions are y * width +
+// x within the window, or in the whole image.
 std::shared_ptr<const Encoding> AxisRows(Extent window, int64_t dim,
                                          const Tensor& by_height,
                                          const Tensor& by_width) {
@@ -76,7 +76,7 @@ std::shared_ptr<const Encoding> AxisRows(Extent window, int64_t dim,
 
 void SetAxisRows(Reader& r, const std::string& at, Extent window) {
   const int64_t dim = r.out.head_dim;
-  // A row of the table for every offset in the window.
+  // The table has a row for every offset in the window.
   constexpr int64_t kMostNumbers = int64_t{1} << 28;
   if ((2 * window.height - 1) * (2 * window.width - 1) > kMostNumbers / dim) {
     Fail("relative rows of a window of {} x {} are too many", window.height,
@@ -98,7 +98,7 @@ void SetAxisRows(Reader& r, const std::string& at, Extent window) {
   };
 }
 
-// Where the tensors of a type stand in its own model.
+// The prefix of a type's tensors in its own model.
 std::string SamPrefix(const Reader& r) {
   return r.out.model_type.starts_with("sam_") ? "vision_encoder." : "";
 }
@@ -107,7 +107,7 @@ void Sam(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-  r.Ignore({"scale"});  // of the prompt's features
+  r.Ignore({"scale"});  // applies to the features of the prompt
   const Extent grid = PatchGrid(r);
   const int64_t side = r.c.IntOr("window_size", 14, 0, 65536);
   const auto whole =
@@ -190,12 +190,12 @@ void VitDet(Reader& r) {
 
 // --------------------------------------------------------------- Swin V2
 
-// B = 16 sigmoid(W2 relu(W1 c + b1)) with c the offset, log-spaced: sign(o)
+// B = 16 sigmoid(W2 relu(W1 c + b1)), with c the offset on a log scale: sign(o)
 // log2(1 + 8 |o| / (window - 1)) / 3.
 struct OffsetNetwork {
   NeededTensor w1, b1, w2, scale;
   int64_t window = 0, heads = 0;
-  int64_t trained = 0;  // the window that offsets are measured in; 0: its own
+  int64_t trained = 0;  // the window that normalises offsets; 0: its own
 };
 
 constexpr int64_t kSwinHidden = 512;
@@ -255,7 +255,7 @@ std::shared_ptr<const Encoding> SwinV2Encoding(const OffsetNetwork& n,
 void SwinV2(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
-  const bool flat = r.out.model_type == "swin2sr";  // stages keep their size
+  const bool flat = r.out.model_type == "swin2sr";  // stages of equal size
   const auto depths = r.c.MaybeInts("depths", 16);
   const auto heads = r.c.MaybeInts("num_heads", 16);
   const int64_t embed = r.c.Int("embed_dim", 1, 1 << 14);

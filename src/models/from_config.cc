@@ -1,4 +1,5 @@
-// FromConfig: parse, find the family, let it read, and look at what is left.
+// FromConfig: parses, finds the family, lets it read, and checks for unused
+// keys.
 #include <utility>
 
 #include "locus/text.h"
@@ -9,12 +10,12 @@
 namespace locus::models {
 namespace {
 
-// Configs of several models keep the text model in an object of its own. The
-// type inside may be missing, or be that of the whole.
+// Configs of several models have the text model in an object of its own. Its
+// type may be missing, or be that of the whole.
 constexpr const char* kTextKeys[] = {"text_config", "llm_config"};
 
-// Models of several configs without a text model by that name, and the key of
-// the one that is read unless another is asked for.
+// Models with several configs but no text model under those names, and the key
+// of the config that is read by default.
 struct Composite {
   std::string_view model_type;
   const char* key;
@@ -72,8 +73,8 @@ struct Root {
   const Json* object;
   std::string name;
   std::string model_type;
-  const Json* beside = nullptr;  // what the object stands in, if it does
-  bool other_part = false;       // an encoder beside this decoder, or so
+  const Json* beside = nullptr;  // the object's parent, if it has one
+  bool other_part = false;  // whether there is also, for example, an encoder
 };
 
 std::string TypeOf(const Json& object) {
@@ -83,7 +84,7 @@ std::string TypeOf(const Json& object) {
   return at->get<std::string>();
 }
 
-// The config under `key`, whose type is the whole's where it says none.
+// The config under `key`; its type defaults to that of the whole.
 Root Below(const Root& whole, const std::string& key) {
   const auto at = whole.object->find(key);
   if (at == whole.object->end() || !at->is_object()) {
@@ -100,8 +101,8 @@ bool IsConfig(const Json& json, const std::string& key) {
   return at != json.end() && at->is_object();
 }
 
-// Goes down from `root` to the model that is read. A `part` that is the key of
-// a config on the way is taken and cleared.
+// Descends from `root` to the model that is read. If `part` is the key of a
+// config on the way, descends into it and clears `part`.
 Root FindModel(Root root, std::string& part) {
   constexpr int kDeepest = 4;
   for (int depth = 0; depth < kDeepest; ++depth) {
@@ -141,7 +142,7 @@ Root FindRoot(const Json& json, std::string& part) {
   return root;
 }
 
-// Values below a key, at most `most` of them counted.
+// Number of values below a key, counting at most `most`.
 size_t CountValues(const Json& json, size_t most) {
   size_t count = 0;
   if (!json.is_structured()) return count;
@@ -164,7 +165,7 @@ class Model {
                 ? WithClassDefaults(*root_.object, root_.model_type, root_.name)
                 : Json()),
         keys_(PositionKeys(Object())) {
-    // Each layer looks through these: more would only cost time.
+    // Every layer searches these: more would only cost time.
     constexpr size_t kMostValues = 1 << 16;
     for (const std::string& key : keys_) {
       if (CountValues(Object().at(key), kMostValues) >= kMostValues) {
@@ -211,9 +212,9 @@ class Model {
   }
 
   Root root_;
-  std::string rest_;  // of the part that is asked for, below root_
+  std::string rest_;  // the rest of the requested part, below root_
   const Family& family_;
-  Json filled_;  // with the values of the class, where the family wants them
+  Json filled_;  // with the class's defaults, if the family wants them
   std::vector<std::string> keys_;
 };
 
@@ -223,8 +224,8 @@ class ParsedConfig final : public LayerSource {
       : json_(std::move(json)), model_(json_.root, "") {}
 
   LayerPosition Read(const ReadOptions& options) const override {
-    // Parts of one model are read by one family; those of several configs by
-    // others.
+    // Parts of one model are read by the same family; those of several configs
+    // by different ones.
     if (options.part.empty()) return model_.Read(options);
     return Model(json_.root, options.part).Read(options);
   }

@@ -1,8 +1,9 @@
-// FromGguf: metadata in GGUF's spelling becomes the fields of a config, read by
-// the family's own reader.
+// FromGguf: converts GGUF metadata to the fields of a config, which the
+// family's own reader reads.
 //
-// The pair layout is the file's, not the config's: conversion to GGUF sorts the
-// q and k weights of LLaMA and its likes into interleaved pairs.
+// The pair layout depends on the file rather than the config: conversion to
+// GGUF permutes the q and k weights of LLaMA and similar models to interleaved
+// pairs.
 #include <algorithm>
 
 #include "models/families.h"
@@ -14,7 +15,7 @@
 namespace locus::models {
 namespace {
 
-// Divisors of the frequencies that conversion has worked out: llama3 scaling
+// Divisors of the frequencies, precomputed by the conversion: llama3 scaling
 // (rope_freqs), LongRoPE (rope_factors_short and rope_factors_long).
 struct Tables {
   std::vector<double> both, shorter, longer;
@@ -42,8 +43,8 @@ Tables ReadTables(const Checkpoint& file, int64_t pairs) {
   return tables;
 }
 
-// LongRoPE from the file's tables. What the metadata leaves out is what
-// llama.cpp takes for it.
+// LongRoPE from the file's tables, with llama.cpp's defaults for what the
+// metadata omits.
 LongRopeScaling TwoTables(const Tables& tables, const GgufConfig& config,
                           LayerPosition& out) {
   LongRopeScaling scaling;
@@ -66,8 +67,8 @@ LongRopeScaling TwoTables(const Tables& tables, const GgufConfig& config,
   return scaling;
 }
 
-// One table for every length: the file's own, or the linear scaling that a gain
-// stands beside.
+// One table for every length: the file's own, or linear scaling combined with a
+// gain.
 LongRopeScaling OneTable(const Tables& tables, LayerPosition& out) {
   RotaryFacts& facts = *out.rotary;
   LongRopeScaling scaling;
@@ -82,8 +83,8 @@ LongRopeScaling OneTable(const Tables& tables, LayerPosition& out) {
   return scaling;
 }
 
-// What a file has beside the fields of a config: tables of divisors, and a gain
-// on cos and sin. Positions are divided by the linear factor besides.
+// Applies what a file has besides the fields of a config: tables of divisors,
+// and a gain on cos and sin. The linear factor divides positions as well.
 void ApplyTables(const Checkpoint& file, const GgufConfig& config,
                  const ReadOptions& options, LayerPosition& out) {
   if (!out.rotary) return;
@@ -126,7 +127,7 @@ void ApplyTables(const Checkpoint& file, const GgufConfig& config,
   out.attention.encoding = std::move(encoding);
 }
 
-// The layer without what the file's tensors add to it.
+// The layer without the effect of the file's tensors.
 LayerPosition ReadFields(GgufConfig& config, const ReadOptions& options) {
   if (config.arch->scheme == GgufScheme::kFamily) {
     return ConfigSource(std::move(config.fields))->Read(options);
@@ -155,7 +156,7 @@ class ParsedGguf final : public LayerSource {
     ReadOptions read = options;
     read.layout = config.layout;
     LayerPosition out = ReadFields(config, read);
-    // Gemma 4's and Step 3.5's tables are those of the full layers.
+    // The tables of Gemma 4 and Step 3.5 are for full layers only.
     if (!config.slides || config.arch->scaled) {
       ApplyTables(file_, config, options, out);
     }

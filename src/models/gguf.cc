@@ -17,10 +17,10 @@ namespace {
 
 constexpr uint32_t kMostAxes = 4;
 constexpr size_t kMostName = 256;
-// Longer lists are vocabularies; per-layer lists have an entry a layer.
+// Longer lists are vocabularies; per-layer lists have one entry per layer.
 constexpr uint64_t kMostKept = 4096;
 constexpr int kDeepest = 4;
-// Real files have less than a hundred; every layer looks through them.
+// Real files have fewer than a hundred; every layer searches them.
 constexpr uint64_t kMostKeys = 4096;
 
 enum : uint32_t {
@@ -39,7 +39,7 @@ enum : uint32_t {
   kF64
 };
 
-// Bytes of a number of a type; 0 for texts, lists and unknown types.
+// Bytes of a number of a type; 0 for strings, lists and unknown types.
 uint64_t SizeOf(uint32_t type) {
   switch (type) {
     case kU8:
@@ -128,8 +128,8 @@ GgufValue ReadValue(ByteReader& in, uint32_t type, const std::string& key,
   return numbers;
 }
 
-// Values a block, and the block's bytes. Types that are missing here are new;
-// their tensors are listed without a size.
+// Values per block, and bytes of a block. Unknown types are newer than this
+// list; their tensors are listed without a size.
 struct Blocks {
   const char* name;
   uint64_t values, bytes;
@@ -204,7 +204,8 @@ Placed ReadTensor(ByteReader& in) {
   return placed;
 }
 
-// Padded to the alignment; offsets stay inside, tensors apart.
+// Checks that tensors are aligned, inside the data and disjoint, and places
+// them.
 void Place(std::vector<Placed>& tensors, std::span<const std::byte> data,
            uint64_t alignment) {
   std::vector<const Placed*> in_order;
@@ -254,8 +255,8 @@ Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name) {
          kMostKeys);
   }
   Gguf gguf;
-  // An entry takes 13 bytes and more, a tensor 24: counts past the end of the
-  // file are found out by reading on.
+  // An entry takes at least 13 bytes and a tensor 24, so counts that are too
+  // large fail when reading past the end.
   for (uint64_t i = 0; i < entries; ++i) {
     const std::string key(in.Text());
     const auto type = in.Number<uint32_t>();

@@ -1,4 +1,4 @@
-// GGUF: metadata and tensors of llama.cpp.
+// GGUF: the file format of llama.cpp, with metadata and tensors.
 #ifndef LOCUS_SRC_MODELS_GGUF_H_
 #define LOCUS_SRC_MODELS_GGUF_H_
 
@@ -12,8 +12,8 @@
 
 namespace locus::models {
 
-// Numbers and short lists of numbers; longer lists and lists of texts
-// (vocabularies) are passed over.
+// Scalars, strings and short lists of numbers; longer lists and lists of
+// strings (vocabularies) are skipped.
 using GgufValue = std::variant<std::monostate, int64_t, double, bool,
                                std::string, std::vector<double>>;
 
@@ -22,7 +22,7 @@ struct Gguf {
   std::vector<TensorEntry> tensors = {};
 };
 
-// Whether a file begins as one of these.
+// Whether a file begins with the magic number of GGUF.
 bool IsGguf(std::span<const std::byte> bytes);
 
 Gguf ReadGguf(std::span<const std::byte> bytes, const std::string& name);

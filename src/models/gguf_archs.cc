@@ -38,7 +38,7 @@ constexpr GgufArch Sections(GgufArch arch, MRopeSections dealing,
   arch.sections_optional = optional;
   return arch;
 }
-// Layers that slide: all but every period-th.
+// Sliding windows in all layers but every period-th.
 constexpr GgufArch Slides(GgufArch arch, int64_t period,
                           bool full_first = false) {
   arch.windows = GgufWindows::kPattern;
@@ -54,7 +54,7 @@ constexpr GgufArch Still(GgufArch arch, GgufStill still) {
   arch.still = still;
   return arch;
 }
-// Sliding layers have a base of 10000 unless the file gives another, and no
+// Sliding layers use a base of 10000 unless the file gives another, and no
 // scaling.
 constexpr GgufArch OwnRope(GgufArch arch) {
   arch.own_base = true;

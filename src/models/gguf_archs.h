@@ -1,5 +1,5 @@
-// The architectures of GGUF files: what llama.cpp's code does for each that the
-// metadata does not say.
+// The architectures of GGUF files: for each, what llama.cpp's code does that
+// the metadata does not say.
 #ifndef LOCUS_SRC_MODELS_GGUF_ARCHS_H_
 #define LOCUS_SRC_MODELS_GGUF_ARCHS_H_
 
@@ -34,20 +34,20 @@ enum class GgufScale : uint8_t {
   kOutput,   // attention.output_scale; absent: 0.08838834764831845
 };
 
-// Which layers slide.
+// Which layers use a sliding window.
 enum class GgufWindows : uint8_t {
   kNever,
-  kPattern,  // where a file has a window: all but every period-th
-  kListed,   // by a flag for each layer
-  kAll,      // where a file has a window: all
+  kPattern,  // if the file has a window: all but every period-th
+  kListed,   // by a flag per layer
+  kAll,      // if the file has a window: all
 };
 
 // Which layers do not rotate.
 enum class GgufStill : uint8_t {
   kNone,
-  kFull,       // those that do not slide, where some do
+  kFull,       // those without a window, if some have one
   kEveryFour,  // layer + 1 a multiple of 4
-  kListed,     // by a flag for each layer, attention.rope_pattern
+  kListed,     // by a flag per layer, attention.rope_pattern
   kSwitch,     // all, unless rope.scaling.finetuned is true
 };
 
@@ -55,40 +55,41 @@ struct GgufArch {
   const char* name;
   GgufScheme scheme = GgufScheme::kFamily;
   PairLayout layout = PairLayout::kHalves;
-  // kFamily: the type whose reader serves it; kRefused: why. Else its name.
+  // kFamily: the model type whose reader is used; kRefused: the reason;
+  // otherwise the architecture's name.
   const char* text = "";
 
   GgufWindows windows = GgufWindows::kNever;
   int64_t period = 0;
-  bool full_first = false;  // of a period the first layer is full, or the last
-  bool radius = false;      // half the window to either side
-  int64_t only_layers = 0;  // windows in models of so many layers only
-  int64_t window = 0;       // where the file does not say; 0: it must
-  bool window_fixed = false;  // whatever the file says
-  // Sliding layers: whether their base is 10000 and not that of the others
-  // where the file gives them none, and whether the scaling concerns them.
+  bool full_first = false;  // the first layer of a period is full, or the last
+  bool radius = false;      // the window is half to either side
+  int64_t only_layers = 0;  // windows only in models with this many layers
+  int64_t window = 0;       // default; 0: the file must give it
+  bool window_fixed = false;  // overrides the file
+  // Sliding layers: whether their base defaults to 10000 rather than that of
+  // the other layers, and whether the scaling applies to them.
   bool own_base = false;
   bool scaled = true;
   GgufStill still = GgufStill::kNone;
-  bool still_leads_rotate = false;  // leading dense layers rotate all the same
+  bool still_leads_rotate = false;  // leading dense layers rotate nevertheless
 
   GgufScale scale = GgufScale::kHead;
-  double softcap = 0.0;      // where the file does not say; 0: none
-  bool both_ways = false;    // where the file does not say
-  bool sinks = false;        // of layers that have the tensor
+  double softcap = 0.0;      // default; 0: none
+  bool both_ways = false;    // default of bidirectional attention
+  bool sinks = false;        // in layers that have the tensor
   bool chunks = false;       // Llama 4: windows are chunks
   bool temperature = false;  // attention.temperature_scale
-  // Layers without key heads do not attend; where `interval` is not 0, all but
-  // every so many.
+  // Layers without key heads do not attend; if `interval` is not 0, only every
+  // interval-th layer attends.
   bool hybrid = false;
   int64_t interval = 0;
   std::optional<MRopeSections> sections = {};
   bool sections_optional = false;
-  bool half_full = false;  // full layers rotate half of what sliding ones do
+  bool half_full = false;  // full layers rotate half as many channels
   bool mscale = false;     // YaRN's magnitude squared enters the scale
 };
 
-// Sorted as in llama.cpp.
+// In the order of llama.cpp.
 std::span<const GgufArch> GgufArchs();
 
 }  // namespace locus::models

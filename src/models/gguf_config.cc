@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kLongTable = "rope_factors_long.weight";
 
-// Sizes under the names that a model_type's config has for them.
+// The names of sizes in the config of a model type.
 struct SizeNames {
   const char* width = "hidden_size";
   const char* heads = "num_attention_heads";
@@ -49,7 +49,7 @@ class Translation {
     out_.arch = &arch;
   }
 
-  // The fields of the config whose family reads the architecture.
+  // The fields of a config for the family that reads the architecture.
   GgufConfig OfFamily(int64_t layer) {
     const std::string type = arch_.text;
     const SizeNames names = NamesFor(type);
@@ -57,7 +57,7 @@ class Translation {
     Number("embedding_length", names.width);
     PerLayer("attention.head_count", names.heads, layer);
     const auto kv = PerLayer("attention.head_count_kv", names.kv_heads, layer);
-    // Here an absent number never means a default of the model's own code.
+    // In GGUF, an absent number never means a default of the model's own code.
     if (!kv && names.kv_heads != nullptr)
       out_.fields.root[names.kv_heads] = nullptr;
     Number("block_count", names.layers);
@@ -70,7 +70,7 @@ class Translation {
     return Finish();
   }
 
-  // The numbers of an architecture that is read as such.
+  // The numbers of an architecture that is read directly.
   GgufConfig OfLayer(int64_t layer) {
     Json& fields = out_.fields.root;
     fields["model_type"] = arch_.name;
@@ -87,7 +87,7 @@ class Translation {
       out_.attends = false;
       return Finish();
     }
-    if (layer < 0 || layer >= layers) return Finish();  // refused when read
+    if (layer < 0 || layer >= layers) return Finish();  // the reader fails
     HeadCounts(layer);
     Intervals(layer);
     WindowOf(layer, layers);
@@ -112,7 +112,7 @@ class Translation {
       }
       if (arch_.sections) Number("rope.dimension_sections", "mrope_section");
     } else {
-      // Of no effect where nothing rotates.
+      // These have no effect if nothing rotates.
       for (const char* key : {"rope.dimension_count", "rope.freq_base"}) {
         Find(key);
       }
@@ -135,7 +135,7 @@ class Translation {
     return std::move(out_);
   }
 
-  // Without those that only predict further tokens.
+  // Excludes layers that only predict further tokens.
   int64_t CountLayers() {
     const GgufValue* all = Find("block_count");
     const auto* count = all == nullptr ? nullptr : std::get_if<int64_t>(all);
@@ -167,7 +167,7 @@ class Translation {
     out_.fields.root["num_key_value_heads"] = kv.value_or(*heads);
   }
 
-  // Layers that attend linearly: a flag for each, or all but every n-th.
+  // Layers with linear attention: by a flag per layer, or all but every n-th.
   void Intervals(int64_t layer) {
     if (arch_.interval == 0) return;
     if (const GgufValue* value = Find("attention.recurrent_layers")) {
@@ -205,7 +205,8 @@ class Translation {
         Fail("{}{} must be a whole number in 0 .. {}", prefix_, key,
              kMostLength);
       }
-      // Where llama.cpp has its own, the file only says whether there is one.
+      // Where llama.cpp fixes the width, the file only tells whether there is a
+      // window.
       width = *given == 0 || !arch_.window_fixed ? *given : arch_.window;
     } else if (arch_.window_fixed && !arch_.chunks) {
       width = 0;
@@ -278,7 +279,7 @@ class Translation {
     }
   }
 
-  // A whole number that is a width.
+  // An integer that is a width.
   std::optional<int64_t> Width(const char* key) {
     const GgufValue* value = Find(key);
     if (value == nullptr) return std::nullopt;
@@ -405,7 +406,7 @@ class Translation {
     object[to] = std::move(value.root);
   }
 
-  // A number without reading it: what reading it depends on.
+  // A number, without marking its key as read.
   std::optional<double> Peek(const char* key) const {
     const auto at = gguf_.metadata.find(prefix_ + key);
     if (at == gguf_.metadata.end()) return std::nullopt;
@@ -416,8 +417,8 @@ class Translation {
     return d == nullptr ? std::nullopt : std::optional(*d);
   }
 
-  // A key that has no effect here passes with the value that says so; with any
-  // other it stays unread.
+  // Marks a key that has no effect here as read if it has the expected value;
+  // with any other value it remains unread.
   void Passes(const char* key, std::optional<double> value) {
     if (value && Peek(key) == value) Find(key);
   }
@@ -443,7 +444,7 @@ class Translation {
     });
   }
 
-  // Copies a value under another name; `to` null: only marks it as used.
+  // Copies a value under another name; if `to` is null, only marks it as read.
   bool Number(const char* key, const char* to) {
     const GgufValue* value = Find(key);
     if (value == nullptr) return false;
@@ -451,7 +452,7 @@ class Translation {
     return true;
   }
 
-  // A number, or a list with one for each layer.
+  // A number, or a list with one per layer.
   std::optional<int64_t> PerLayer(const char* key, const char* to,
                                   int64_t layer) {
     const GgufValue* value = Find(key);
@@ -485,7 +486,7 @@ class Translation {
     };
     auto head = integer("attention.key_length");
     auto value_head = integer("attention.value_length");
-    // Latent attention names the widths of its heads anew.
+    // Latent attention has separate keys for the widths of its heads.
     if (const auto mla = integer("attention.key_length_mla")) head = mla;
     if (const auto mla = integer("attention.value_length_mla")) {
       value_head = mla;
@@ -522,7 +523,7 @@ class Translation {
       Fail("{}rope.dimension_count = {} is more than a head of {}", prefix_,
            *rotary, size);
     }
-    // The share that truncation turns back into this number.
+    // The share from which truncation recovers this number.
     const double share =
         (static_cast<double>(*rotary) + 0.25) / static_cast<double>(size);
     out_.fields
@@ -536,12 +537,12 @@ class Translation {
     if (type == "gemma3_text") {
       Number("rope.freq_base_swa", "rope_local_base_freq");
     } else {
-      // A base of their own for sliding layers is read nowhere else.
+      // A separate base for sliding layers is read nowhere else.
       Passes("rope.freq_base_swa", Peek("rope.freq_base"));
     }
   }
 
-  // `magnified`: YaRN's magnitude enters the scale of the softmax.
+  // `magnified`: YaRN's magnitude is part of the softmax scale.
   void Scaling(const std::string& type, bool magnified) {
     const std::string kind = ScalingKind();
     JsonTree tree(Json::object());
@@ -555,7 +556,7 @@ class Translation {
       Copy("rope.scaling.yarn_beta_slow", "beta_slow", scaling);
     }
     if (magnified && yarn) {
-      // A tenth of mscale_all_dim.
+      // The file has a tenth of mscale_all_dim.
       if (const auto tenth = Scalar("rope.scaling.yarn_log_multiplier")) {
         scaling["mscale"] = scaling["mscale_all_dim"] = *tenth * 10.0;
       }
@@ -568,14 +569,14 @@ class Translation {
     if (yarn || factor != 1.0) {
       scaling["rope_type"] = yarn ? "yarn" : "linear";
       scaling["factor"] = factor;
-      // gpt-oss leaves the ends of the blend unrounded, and GGUF does not say
-      // so.
+      // gpt-oss does not round the ends of the blend, which GGUF does not
+      // record.
       if (type == "gpt_oss") scaling["truncate"] = false;
       out_.fields.root["rope_scaling"] = std::move(scaling);
     }
   }
 
-  // llama.cpp scales linearly where a file does not say how.
+  // llama.cpp defaults to linear scaling.
   std::string ScalingKind() {
     const char* key = "rope.scaling.type";
     const GgufValue* value = Find(key);
@@ -594,7 +595,7 @@ class Translation {
         prefix_, key, Printable(*kind));
   }
 
-  // What positions are divided by; 0 stands for 1.
+  // The divisor of positions; 0 stands for 1.
   double Factor(const std::string& kind) {
     const char* key = "rope.scaling.factor";
     const char* old_key = "rope.scale_linear";
@@ -614,11 +615,11 @@ class Translation {
     return factor && *factor != 0.0 ? *factor : 1.0;
   }
 
-  // What multiplies cos and sin, beside YaRN's own 1 + 0.1 ln(factor).
+  // The factor of cos and sin, besides YaRN's own 1 + 0.1 ln(factor).
   void Gain(bool magnified, bool yarn, double factor, Json& scaling) {
     const char* key = "rope.scaling.attn_factor";
     if (magnified) {
-      // Would enter the scale of the softmax too.
+      // It would affect the softmax scale as well.
       Passes(key, 1.0);
       return;
     }
@@ -635,7 +636,8 @@ class Translation {
     }
   }
 
-  // Tells YaRN's blend and LongRoPE's two tables; of no effect elsewhere.
+  // The original length, which YaRN's blend and LongRoPE's two tables depend
+  // on; no effect elsewhere.
   void OriginalLength(bool yarn) {
     const char* key = "rope.scaling.original_context_length";
     if (yarn) return;
@@ -652,7 +654,7 @@ class Translation {
     out_.original_length = static_cast<int64_t>(*length);
   }
 
-  // Granite's switch for rotation; a remark elsewhere.
+  // Granite's switch for rotation; only informational elsewhere.
   void Finetuned(const std::string& type) {
     const char* key = "rope.scaling.finetuned";
     const GgufValue* value = Find(key);
@@ -672,7 +674,7 @@ class Translation {
     if (by_layer || (always && Peek(key) != 0.0)) {
       Number(key, "sliding_window");
     } else {
-      Passes(key, 0.0);  // none, as Phi-4's
+      Passes(key, 0.0);  // no window, as in Phi-4
     }
     if (by_layer) Pattern();
     if (type == "gemma2" || type == "gemma3_text") {
@@ -681,7 +683,7 @@ class Translation {
     Number("attention.causal", "is_causal");
   }
 
-  // Which layers slide: every layer but each n-th, or a flag for each.
+  // Which layers use a window: all but every n-th, or by a flag per layer.
   void Pattern() {
     const char* key = "attention.sliding_window_pattern";
     const GgufValue* value = Find(key);

@@ -8,7 +8,7 @@
 namespace locus::models {
 namespace {
 
-// llama.cpp's own number, which no key says.
+// A constant of llama.cpp, which no key gives.
 constexpr int64_t kBucketDistance = 128;
 
 void SetHeads(Reader& r, const GgufConfig& g) {
@@ -60,7 +60,7 @@ void SetMask(Reader& r, const GgufConfig& g) {
   }
 }
 
-// The factor of the query in layers that do not rotate (Llama 4).
+// The temperature of the query in layers that do not rotate (Llama 4).
 void SetFactor(Reader& r, const GgufConfig& g) {
   if (g.arch->chunks && !g.rotates && g.windowed) {
     r.out.temperature = {.beta = 0.1, .shift = 1, .span = 8192};
@@ -98,7 +98,7 @@ void Rotate(Reader& r, const GgufConfig& g) {
          r.out.head_dim);
   }
   SetFactor(r, g);
-  // Read where nothing rotates too, so that a wrong number is an error.
+  // Read even if nothing rotates, so that an invalid number is an error.
   r.Rope({.layout = arch.layout,
           .rotary_dim = channels.value_or(r.out.head_dim),
           .place = latent ? RotaryPlace::kTrailing : RotaryPlace::kLeading,
@@ -122,7 +122,7 @@ void Rotate(Reader& r, const GgufConfig& g) {
   }
 }
 
-// One table for all layers, of the stack's first block.
+// One table for all layers, stored in the first block of the stack.
 void Buckets(Reader& r, const GgufArch& arch) {
   const bool whole = std::string_view(arch.name) == "t5";
   const bool encoder = r.IsEncoder(true, whole);

@@ -1,4 +1,4 @@
-// A layer of a GGUF file whose architecture is read as such.
+// A layer of a GGUF file whose architecture is read directly.
 #ifndef LOCUS_SRC_MODELS_GGUF_LAYER_H_
 #define LOCUS_SRC_MODELS_GGUF_LAYER_H_
 

@@ -9,11 +9,11 @@
 namespace locus::models {
 namespace {
 
-// Configs nest three levels; weights' headers two.
+// Configs have three levels; headers of weights have two.
 constexpr size_t kDeepest = 32;
 constexpr size_t kShown = 60;
 
-// nlohmann's own text without its bracketed number and type.
+// nlohmann's message without the bracketed id and type.
 std::string Reason(const nlohmann::json::exception& e) {
   const std::string said = e.what();
   const size_t at = said.find("] ");
@@ -23,8 +23,8 @@ std::string Reason(const nlohmann::json::exception& e) {
       kMost);
 }
 
-// Builds the value from the parser's events. The library's own builder with a
-// callback looks through the whole parent after each object in it.
+// Builds the value from parser events. The library's own builder with a
+// callback rescans the whole parent after each object in it.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(const char* what) : what_(what) {}
@@ -60,7 +60,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // Puts a value where the events stand.
+  // Adds a value at the current place.
   Json* Place(Json value) {
     if (open_.empty()) {
       tree_.root = std::move(value);
@@ -92,12 +92,12 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   const char* what_;
   JsonTree tree_;
-  std::vector<Json*> open_;  // from the root down
+  std::vector<Json*> open_;  // the open containers, root first
   Json* member_ = nullptr;   // of the innermost object, after its key
 };
 
-// Leaves nothing that a destructor would have to take apart. No deeper than
-// what is parsed.
+// Empties a value, so that its destructor has nothing to do. The recursion is
+// no deeper than parsed text.
 void TakeApart(Json& json) noexcept {
   if (json.is_array()) {
     auto& list = json.get_ref<Json::array_t&>();

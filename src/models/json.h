@@ -1,4 +1,4 @@
-// Strict reading of JSON text, in time that is linear in its length.
+// Strict JSON parsing in linear time.
 #ifndef LOCUS_SRC_MODELS_JSON_H_
 #define LOCUS_SRC_MODELS_JSON_H_
 
@@ -12,9 +12,9 @@ namespace locus::models {
 // Keys are sorted: ordered_json compares each new key with all before it.
 using Json = nlohmann::json;
 
-// A value that is taken apart before it ends. The destructor of a list or an
-// object allocates as long as it has entries: where memory has run out, that
-// would end the program.
+// A value that is emptied before it is destroyed. nlohmann's destructor of a
+// non-empty list or object allocates, which would terminate the program when
+// memory has run out.
 struct JsonTree {
   JsonTree() = default;
   explicit JsonTree(Json value) noexcept : root(std::move(value)) {}
@@ -25,13 +25,13 @@ struct JsonTree {
   Json root = {};
 };
 
-// Parses one JSON object. Text longer than `most_bytes`, deeper than 32 levels,
-// with a key twice in an object, or in invalid UTF-8, is refused with one
-// sentence. `what` names the text in messages.
+// Parses one JSON object. Throws Error, with a one-sentence message, for text
+// that is longer than `most_bytes`, deeper than 32 levels, has a duplicate key
+// in an object, or is not valid UTF-8. `what` names the text in messages.
 JsonTree ParseObject(std::string_view text, const char* what,
                      size_t most_bytes);
 
-// A value as it may stand in a message: at most 60 characters.
+// A value for a message: at most 60 characters.
 std::string Shown(const Json& value);
 
 }  // namespace locus::models

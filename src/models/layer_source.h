@@ -1,4 +1,4 @@
-// A model's config, parsed once, that is asked for one layer after another.
+// A model's config, parsed once and read for one layer after another.
 #ifndef LOCUS_SRC_MODELS_LAYER_SOURCE_H_
 #define LOCUS_SRC_MODELS_LAYER_SOURCE_H_
 
@@ -23,7 +23,7 @@ class LayerSource {
   virtual LayerPosition Read(const ReadOptions& options) const = 0;
 };
 
-// From a config, parsed already.
+// From a parsed config.
 std::unique_ptr<LayerSource> ConfigSource(JsonTree json);
 // From a GGUF file whose bytes `owner` keeps alive.
 std::unique_ptr<LayerSource> GgufSource(std::span<const std::byte> bytes,

@@ -1,10 +1,10 @@
-// Weights for one pair layout, rewritten for the other.
+// Rewrites weights from one pair layout to the other.
 //
 //   interleaved channel first + 2p      <->  halves channel first + p
 //   interleaved channel first + 2p + 1  <->  halves channel first + p + r / 2
 //
-// in every head, for p = 0 .. r/2 - 1. q and k change alike, so q.k stays, and
-// the other layout's rotation acts on the same pairs.
+// in every head, for p = 0 .. r/2 - 1. q and k are permuted alike, so q.k is
+// unchanged, and the rotation of the other layout acts on the same pairs.
 #include <cstring>
 
 #include "core/fail.h"
@@ -13,10 +13,10 @@
 namespace locus::models {
 namespace {
 
-// heads * head_dim, after every check that needs no weight.
+// heads * head_dim, after all checks that need no weight.
 int64_t RowCount(const HeadRows& rows) {
   const int64_t r = rows.rotary_dim;
-  // Subtracted, since the sum of two large numbers overflows.
+  // By subtraction, since the sum of two large numbers could overflow.
   if (rows.heads < 1 || rows.head_dim < 1 || r < 2 || r % 2 != 0 ||
       r > rows.head_dim || rows.first_channel < 0 ||
       rows.first_channel > rows.head_dim - r) {
@@ -60,7 +60,7 @@ std::vector<int64_t> LayoutPermutation(const HeadRows& rows, PairLayout from,
 
 Tensor ConvertLayout(const Tensor& weight, const HeadRows& rows,
                      PairLayout from, PairLayout to) {
-  // Before the permutation, whose size is not yet known to be right.
+  // Checked before the permutation is made, whose size may not be valid.
   const int64_t count = RowCount(rows);
   if ((weight.rank() != 1 && weight.rank() != 2) || weight.size(0) != count) {
     Fail("a projection of {} heads of {} needs {} rows, got {}", rows.heads,

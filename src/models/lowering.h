@@ -1,4 +1,4 @@
-// Encodings of one model alone, written as what they lower to.
+// Encodings of a single model, defined by their terms.
 #ifndef LOCUS_SRC_MODELS_LOWERING_H_
 #define LOCUS_SRC_MODELS_LOWERING_H_
 
@@ -12,7 +12,7 @@
 
 namespace locus::models {
 
-// Terms by the shape of a call.
+// An encoding given as a function from the shape of a call to terms.
 class Lowering final : public Encoding {
  public:
   Lowering(std::string name, std::function<Terms(const Shape&)> lower)
@@ -28,15 +28,15 @@ class Lowering final : public Encoding {
   std::function<Terms(const Shape&)> lower_;
 };
 
-// g(h, m): what multiplies the scale of head h at query position m.
+// g(h, m): a factor of the scale of head h at query position m.
 using QueryFactor = std::function<double(int64_t h, int64_t m)>;
 
-// Makes g the rows of `scale` for the query positions of a call; `heads` is 1
+// Sets the rows of `scale` to g for the query positions of a call; `heads` is 1
 // if all heads have the same. Throws Error for positions below `lowest`.
 void SetQueryRows(const Shape& shape, int64_t heads, int64_t lowest,
                   const QueryFactor& g, Scale& scale);
 
-// The same encoding with rows of g, positions 0 and up.
+// The same encoding with rows of g; requires positions >= 0.
 std::shared_ptr<const Encoding> WithQueryRows(
     std::shared_ptr<const Encoding> base, int64_t heads, QueryFactor g);
 

@@ -1,4 +1,4 @@
-// A file as bytes, mapped for reading.
+// A file as bytes, memory-mapped for reading.
 #ifndef LOCUS_SRC_MODELS_MAPPED_FILE_H_
 #define LOCUS_SRC_MODELS_MAPPED_FILE_H_
 
@@ -11,7 +11,7 @@ namespace locus::models {
 
 struct MappedFile {
   std::span<const std::byte> bytes = {};
-  std::shared_ptr<const void> owner = {};  // unmaps with the last copy
+  std::shared_ptr<const void> owner = {};  // its last copy unmaps the file
 };
 
 // Throws Error if the file cannot be read or is empty.

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// By its ending, or by its first bytes; those of a pipe could be read only
-// once.
+// Decided by the file name's ending, or by the first bytes of a regular file:
+// those of a pipe could be read only once.
 bool IsGgufFile(const std::string& path) {
   if (path.ends_with(".gguf")) return true;
   std::error_code error;

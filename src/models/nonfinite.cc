@@ -6,8 +6,8 @@ namespace {
 constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
 constexpr std::string_view kSpace = " \t\n\r";
 
-// The word that stands as a value at `at`, or nothing. Before a value stands
-// ':', ',' or '['; after it ',', '}' or ']', so that no key is taken for one.
+// The word at `at` if it is a value, or an empty view. A value follows ':', ','
+// or '[' and precedes ',', '}' or ']', so keys do not match.
 std::string_view WordAt(std::string_view json, size_t at) {
   const size_t before = at == 0 ? at : json.find_last_not_of(kSpace, at - 1);
   if (at == 0 || before == std::string_view::npos ||

@@ -1,4 +1,4 @@
-// Python's json writes numbers that JSON has no words for.
+// Handles the numbers that Python's json writes and JSON does not have.
 #ifndef LOCUS_SRC_MODELS_NONFINITE_H_
 #define LOCUS_SRC_MODELS_NONFINITE_H_
 
@@ -7,9 +7,9 @@
 
 namespace locus::models {
 
-// The text with every value Infinity, -Infinity and NaN put in quotes, so that
-// a strict parser passes over it and a reader that asks for a number names the
-// key and the value. Strings and keys stay as they are.
+// Returns the text with quotes around every value Infinity, -Infinity and NaN,
+// so that a strict parser accepts it and a reader that needs a number reports
+// the key and the value. Strings and keys are unchanged.
 std::string QuoteNonFinite(std::string_view json);
 
 }  // namespace locus::models

@@ -6,10 +6,10 @@
 
 namespace locus::models {
 
-// For AngleMode::kFloat32: replaces a scaling whose frequencies pass through
-// several float32 operations (YaRN, llama3, LongRoPE) by one divisor a pair
-// that leads to the very float32 numbers of that code. An angle at position
-// 10^5 magnifies one rounding of its frequency to 10^-2.
+// For AngleMode::kFloat32: replaces a scaling whose frequencies go through
+// several float32 operations (YaRN, llama3, LongRoPE) by one divisor per pair
+// that yields exactly the float32 numbers of that code. At position 10^5, one
+// rounding of a frequency changes the angle by 10^-2.
 void MatchFloat32(int64_t head_dim, PairLayout layout, RopeOptions& rope);
 
 }  // namespace locus::models

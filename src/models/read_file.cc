@@ -13,7 +13,7 @@
 namespace locus::models {
 namespace {
 
-// A file descriptor that closes itself.
+// An owning file descriptor.
 struct Opened {
   explicit Opened(const std::string& path) : file(os::OpenToRead(path)) {
     if (file < 0) {

@@ -1,4 +1,4 @@
-// Files read into memory, never more of them than can be right.
+// Reads files into memory, with limits on their size.
 #ifndef LOCUS_SRC_MODELS_READ_FILE_H_
 #define LOCUS_SRC_MODELS_READ_FILE_H_
 
@@ -9,13 +9,13 @@
 
 namespace locus::models {
 
-// The whole of a file, pipe or device; throws Error once it has more than
-// `most_bytes`, so that an endless one ends. `what` names it in messages.
+// Reads a whole file, pipe or device; throws Error if it has more than
+// `most_bytes`, so that an endless one fails. `what` names it in messages.
 std::string ReadWhole(const std::string& path, const char* what,
                       size_t most_bytes);
 
-// A regular file read piece by piece. A mapping would end the process with
-// SIGBUS if the file became shorter; here that is an Error.
+// A regular file that is read in pieces. If a mapped file were truncated, the
+// process would end with SIGBUS; here that is an Error.
 class PieceReader {
  public:
   explicit PieceReader(std::string path);
@@ -24,7 +24,7 @@ class PieceReader {
   PieceReader& operator=(const PieceReader&) = delete;
 
   const std::string& path() const { return path_; }
-  // When it was opened.
+  // Size when it was opened.
   uint64_t size() const { return size_; }
   // Fills `into` with the bytes from `begin` on.
   void Read(uint64_t begin, std::span<std::byte> into) const;

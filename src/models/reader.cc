@@ -32,8 +32,8 @@ void Reader::DualChunks() {
       c.Path(key));
 }
 
-// The mask of every decoder in transformers asks for `is_causal`, whatever the
-// model. Its windows then reach `sliding_window` keys to either side.
+// The mask of every decoder in transformers honours `is_causal`, for any model.
+// Windows then cover `sliding_window` keys to either side.
 void Reader::Causality(const Json* beside) {
   const char* key = "is_causal";
   if (beside != nullptr && beside->contains(key) && (*beside)[key] != true &&
@@ -167,7 +167,7 @@ std::string Reader::LayerType(const Names& known) {
     Fail("{} has {} entries for {} layers", c.Path("layer_types"),
          types->size(), out.layers);
   }
-  // The first spellings of these types.
+  // Early spellings of these types.
   for (std::string& type : *types) {
     if (type == "mamba") type = "linear_attention";
     if (type == "attention") type = kFull;

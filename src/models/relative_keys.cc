@@ -6,7 +6,7 @@
 namespace locus::models {
 namespace {
 
-// Columns that meet sine and cosine in turn, sorted as [sin, cos] halves.
+// Reorders columns for alternating sines and cosines to [sin, cos] halves.
 Tensor SinesFirst(const Tensor& w, int64_t width) {
   const std::vector<double> from = w.ToVector();
   Tensor sorted = Tensor::Zeros(
@@ -44,7 +44,7 @@ Scheme XlScheme(const XlTables& t, std::string words) {
 
 int64_t Reach(Reader& r, int64_t trained) {
   const int64_t reach = r.options.length != 0 ? r.options.length : trained;
-  // A row costs heads x D numbers; this many are past any trained length.
+  // A row has heads x D numbers; this many rows exceed any trained length.
   constexpr int64_t kMostReach = int64_t{1} << 20;
   if (reach < 1 || reach > kMostReach) {
     Fail("a table of relative keys must serve 1 .. {} positions, got {}",

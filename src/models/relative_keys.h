@@ -1,4 +1,4 @@
-// Transformer-XL's relative keys as the tables of a checkpoint make them.
+// Transformer-XL's relative keys, computed from the tables of a checkpoint.
 #ifndef LOCUS_SRC_MODELS_RELATIVE_KEYS_H_
 #define LOCUS_SRC_MODELS_RELATIVE_KEYS_H_
 
@@ -8,19 +8,19 @@
 
 namespace locus::models {
 
-// q.k + q.W s + u.k + v.W s with s the sinusoid of the offset, clamped.
+// q.k + q.W s + u.k + v.W s, with s the sinusoid of the clamped offset.
 struct XlTables {
   NeededTensor w, u, v;
   bool w_is_transposed = false;  // w stored [model_dim, heads, D]
   bool interleaved = false;      // sine and cosine alternate in s
   int64_t heads = 0, dim = 0, model_dim = 0;
-  int64_t reach = 0;   // positions that the rows must serve
-  int64_t clamp = -1;  // below 0: none
+  int64_t reach = 0;   // positions that the rows must cover
+  int64_t clamp = -1;  // negative: no clamp
 };
 
 Scheme XlScheme(const XlTables& t, std::string words);
 
-// The positions that are asked for, or those that the model has seen.
+// The requested number of positions, or that of the training.
 int64_t Reach(Reader& r, int64_t trained);
 
 }  // namespace locus::models

@@ -1,11 +1,11 @@
-// The fields of RoPE in their many spellings.
+// Reads the fields of RoPE in their many spellings.
 //
-//   rope_scaling | rope_parameters: flat, or one object a layer type
-//   type | rope_type, rope_theta inside or beside, original length likewise
+//   rope_scaling | rope_parameters: flat, or one object per layer type
+//   type | rope_type; rope_theta and the original length inside or beside
 //
-// What stands inside wins over what stands beside, but for the original length,
-// where the Hugging Face code lets the top level win. Contradictions are
-// refused.
+// Values inside take precedence over those beside, except for the original
+// length, for which the Hugging Face code prefers the top level. Contradictions
+// are errors.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLargest = 1e18;
 
-// The object that holds the scaling of this layer, if there is one.
+// The object with the scaling of this layer, if there is one.
 std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
   auto old = r.c.MaybeObject("rope_scaling");
   auto current = r.c.MaybeObject("rope_parameters");
@@ -27,14 +27,15 @@ std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
       r.Refuse("{} and {} are both there and differ", r.c.Path("rope_scaling"),
                r.c.Path("rope_parameters"));
     }
-    // Equal, or the old spelling wins: what is inside the other is known.
+    // If they are equal, the old spelling is used and the other's keys are
+    // known.
     for (const std::string& key : current->Keys()) current->Find(key.c_str());
     return old;
   }
   if (old && !old->Keys().empty()) return old;
   if (!current || current->Keys().empty()) return std::nullopt;
   if (d.layer_type.empty()) return current;
-  // Nested by layer type if one is among the keys: then all are.
+  // Nested by layer type if any key is a type: then all are.
   const auto is_type = [](const std::string& key) {
     return key == kFull || key == kSliding || key == kLinear ||
            key == "chunked_attention" || key == "hybrid" ||
@@ -53,13 +54,14 @@ std::optional<Config> ScalingObject(Reader& r, const RopeDefaults& d) {
   return current->MaybeObject(d.layer_type.c_str());
 }
 
-// Frequencies of the whole head, of which the first share is not 0 (Gemma 4).
+// Frequencies of the whole head, of which only the first share is nonzero
+// (Gemma 4).
 bool IsProportional(const std::optional<Config>& scaling) {
   return scaling &&
          scaling->MaybeText("rope_type").value_or("") == "proportional";
 }
 
-// A number inside the scaling's object or beside it.
+// A number inside the scaling's object, or beside it.
 std::optional<double> InsideOrBeside(Reader& r,
                                      const std::optional<Config>& scaling,
                                      const char* inside_key,
@@ -97,7 +99,8 @@ struct ScalingReader {
     return *factor;
   }
 
-  // Original length: beside first, then inside, else the trained length.
+  // Original length: the one beside, else the one inside, else the trained
+  // length.
   int64_t OriginalLength() const {
     const char* key = "original_max_position_embeddings";
     const auto inside = s.MaybeInt(key, 1, kMostLength);
@@ -136,7 +139,7 @@ struct ScalingReader {
       if (ratio < 1.0) Fail("{} is missing", s.Path("factor"));
       yarn.factor = ratio;
     }
-    // 0 stands for the default.
+    // 0 means the default.
     const auto positive = [&](const char* key) {
       const auto value = s.MaybeNumber(key, 0.0, 1e9);
       return value && *value != 0.0 ? value : std::nullopt;
@@ -213,7 +216,7 @@ struct ScalingReader {
       Fail("dynamic scaling needs max_position_embeddings");
     }
     if (const auto alpha = s.MaybeNumber("alpha", 1e-9, kLargest)) {
-      // HunYuan: a fixed stretch of the base.
+      // HunYuan: a fixed scaling of the base.
       s.Find("factor");
       facts.scaling = "alpha";
       facts.factor = *alpha;
@@ -273,8 +276,8 @@ struct ScalingReader {
   }
 };
 
-// llama3 scaling with equal bounds (Llama 4) has no blend between them:
-// wavelengths above the one bound are divided, the others kept.
+// llama3 scaling with equal bounds (Llama 4) has no blend: frequencies with
+// wavelengths above the bound are divided, and the others are unchanged.
 void TakeStep(RopeOptions& rope) {
   const auto* llama = std::get_if<Llama3Scaling>(&rope.scaling);
   if (llama == nullptr || llama->high_freq_factor != llama->low_freq_factor) {
@@ -310,7 +313,7 @@ std::string Words(const RotaryFacts& facts, const LayerPosition& out) {
 
 void Reader::Rope(const RopeDefaults& d) {
   auto scaling = ScalingObject(*this, d);
-  // The old spelling concerns the other layers: it is only looked at.
+  // The old spelling applies to the other layers: it is only marked as used.
   std::optional<Config> elsewhere;
   if (d.unscaled && c.Has("rope_scaling")) std::swap(scaling, elsewhere);
   RotaryFacts facts;
@@ -328,7 +331,7 @@ void Reader::Rope(const RopeDefaults& d) {
   if (IsProportional(scaling)) facts.rotary_dim = out.head_dim;
   if (facts.rotary_dim == 0) {
     const int64_t of = d.partial_of == 0 ? out.head_dim : d.partial_of;
-    // Truncated, as Python's int() does.
+    // Truncated, as by Python's int().
     facts.rotary_dim = static_cast<int64_t>(static_cast<double>(of) * partial);
   }
   if (facts.rotary_dim < 2 || facts.rotary_dim % 2 != 0 ||

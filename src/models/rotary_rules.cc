@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMostTheta = 1e18;
 
-// What a layer does instead of attending; null: it attends.
+// What a layer does instead of attention; null if it attends.
 const char* InsteadOfAttention(const std::string& type) {
   if (type == kLinear) {
     return "no attention: a state space or linear attention, which has no "
@@ -46,7 +46,8 @@ bool SlidesByRule(const Reader& r, const RotaryRules& rules, int64_t every,
   return false;
 }
 
-// Overrides of one layer: per_layer_config has them by a padded index.
+// Overrides for a single layer, from per_layer_config, whose keys are
+// zero-padded indices.
 struct LayerOverrides {
   std::optional<int64_t> heads, kv_heads, head_dim;
   bool has_window = false;
@@ -58,7 +59,7 @@ LayerOverrides ReadOverrides(Reader& r) {
   const auto all = r.c.MaybeObject("per_layer_config");
   if (!all) return o;
   for (const std::string& key : all->Keys()) {
-    // Entries of other layers are known, not read.
+    // Entries of other layers are marked as used but not read.
     int64_t index = -1;
     if (!key.empty() && key.size() <= 6 &&
         key.find_first_not_of("0123456789") == std::string::npos) {
@@ -107,7 +108,7 @@ void SetScale(Reader& r, const RotaryRules& rules) {
   }
 }
 
-// The base of this layer out of layer_rope_theta; 0: it does not rotate.
+// The base of this layer from layer_rope_theta; 0 if it does not rotate.
 std::optional<double> ListedTheta(Reader& r, const RotaryRules& rules) {
   if (rules.still != StillRule::kZeroTheta) return std::nullopt;
   const auto list =
@@ -125,7 +126,7 @@ std::optional<double> ListedTheta(Reader& r, const RotaryRules& rules) {
   return theta;
 }
 
-// Sections of M-RoPE out of the config.
+// Sections of M-RoPE from the config.
 void DealPairs(Reader& r, const RotaryRules& rules) {
   std::array<int64_t, 3> sections = rules.sections;
   const bool interleaved = *rules.dealing == MRopeSections::kInterleaved;
@@ -168,7 +169,7 @@ void SetTemperature(Reader& r) {
   }
 }
 
-// Minus every angle.
+// Negates every angle.
 void TurnBack(Reader& r) {
   for (double& w : r.out.rotary->theta) w = -w;
   const RotaryFacts& facts = *r.out.rotary;
@@ -183,7 +184,7 @@ void TurnBack(Reader& r) {
                                    std::move(rotation)));
 }
 
-// The entry of this layer's type is there and null (Beam).
+// Whether the entry of this layer's type is present and null (Beam).
 bool NullEntry(Reader& r) {
   const Json* object = r.c.Find("rope_parameters");
   if (object == nullptr || !object->is_object()) return false;
@@ -207,7 +208,7 @@ void ReadByRules(Reader& r, const RotaryRules& rules) {
             own.head_dim.value_or(r.out.head_dim));
   }
 
-  // 0: none.
+  // 0: no window.
   int64_t width = r.c.IntOr("sliding_window", 0, 1, kMostLength);
   if (!r.c.FlagOr("use_sliding_window", true)) width = 0;
   if (own.has_window) width = own.window;
@@ -242,14 +243,14 @@ void ReadByRules(Reader& r, const RotaryRules& rules) {
 
   const auto theta = ListedTheta(r, rules);
   const bool nothing = rules.still == StillRule::kNullTheta && NullEntry(r);
-  // Where the list is absent, the class makes it of the layers' types.
+  // Without the list, the class derives it from the layer types.
   const bool by_type = rules.still == StillRule::kZeroTheta && !theta &&
                        rules.slides == SlideRule::kNotLast && !slides;
   const bool still =
       nothing || by_type || (theta && *theta == 0.0) ||
       (!slides && (rules.still == StillRule::kFull ||
                    (rules.still == StillRule::kFullIfWindow && width != 0)));
-  // Read where nothing rotates too, so that its fields count as used.
+  // Read even if nothing rotates, so that its fields count as used.
   r.Rope({.layout = rules.layout,
           .layer_type = type,
           .yarn_means_longrope = rules.yarn_means_longrope,

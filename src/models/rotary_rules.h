@@ -1,6 +1,6 @@
-// RoPE by a row of rules: what a family's code does that its config does not
-// say. Sizes, bases, shares and scalings come from the config, filled in with
-// the values of its class.
+// RoPE described by a row of rules: what a family's code does that its config
+// does not say. Sizes, bases, shares and scalings come from the config,
+// completed with the defaults of its class.
 #ifndef LOCUS_SRC_MODELS_ROTARY_RULES_H_
 #define LOCUS_SRC_MODELS_ROTARY_RULES_H_
 
@@ -14,61 +14,61 @@ namespace locus::models {
 
 enum class ScaleRule : uint8_t {
   kHeadDim,      // 1/sqrt(head_dim)
-  kOne,          // q and k come normalised
+  kOne,          // q and k are normalised
   kMultiplier,   // attention_multiplier; null: 1/sqrt(head_dim)
   kQueryScalar,  // 1/sqrt(query_pre_attn_scalar)
 };
 
-// Which layers slide, where `layer_types` is absent.
+// Which layers use a sliding window if `layer_types` is absent.
 enum class SlideRule : uint8_t {
   kNone,       // none
   kNotEveryN,  // all but every n-th, (layer + 1) % n == 0
   kNotNth,     // all but layer % n == 0
-  kNotLast,    // all but every n-th counted from the last layer back
-  kLate,       // layers from max_window_layers on, where a window is in use
-  kWindow,     // all, where sliding_window is not null
-  kUnknown,    // by a rule of the class that is not read: a config must say
+  kNotLast,    // all but every n-th, counted back from the last layer
+  kLate,       // layers from max_window_layers on, if a window is in use
+  kWindow,     // all, if sliding_window is not null
+  kUnknown,  // by a rule of the class that is not supported: a config must say
 };
 
 // Which layers do not rotate.
 enum class StillRule : uint8_t {
   kNone,
   kFull,          // those with full attention
-  kFullIfWindow,  // the same, but only where sliding_window is not null
+  kFullIfWindow,  // the same, but only if sliding_window is not null
   kNullTheta,     // those whose entry of rope_parameters is null
   kZeroTheta,     // those whose entry of layer_rope_theta is 0
 };
 
 struct RotaryRules {
   PairLayout layout = PairLayout::kHalves;
-  bool encoder = false;  // attends both ways; its windows are radii
+  bool encoder = false;  // bidirectional; its windows are radii
   ScaleRule scale = ScaleRule::kHeadDim;
   SlideRule slides = SlideRule::kNone;
   int64_t every = 0;       // the n of `slides`
-  Names every_keys = {};   // and where a config may say it
-  bool last_full = false;  // the last layer does not slide, whatever the rule
+  Names every_keys = {};   // spellings of n in a config
+  bool last_full = false;  // the last layer has full attention in any case
   StillRule still = StillRule::kNone;
-  bool window_everywhere = false;  // sliding_window concerns every layer
-  bool window_ignored = false;     // the model's own code does not look at it
+  bool window_everywhere = false;  // sliding_window applies to every layer
+  bool window_ignored = false;     // the model's own code ignores it
   bool sinks = false;              // in every layer
-  bool sinks_sliding = false;      // in the layers that slide
+  bool sinks_sliding = false;      // in layers with a window
   bool softcap = false;            // attn_logit_softcapping
   bool temperature = false;        // llama_4_scaling_beta in rope_parameters
-  bool backwards = false;          // rotates by minus the angle
+  bool backwards = false;          // rotates by the negative angle
   bool yarn_means_longrope = false;
-  // M-RoPE: how the pairs are dealt, and the sections where a config has none.
+  // M-RoPE: how pairs are assigned, and the default sections.
   std::optional<MRopeSections> dealing = {};
   std::array<int64_t, 3> sections = {};
-  bool time_takes_rest = false;  // pairs beyond height's and width's
+  bool time_takes_rest = false;  // pairs beyond those of height and width
   SizeKeys sizes = {.length_required = false};
-  Names ignored = {};  // keys of the class without a bearing
+  Names ignored = {};  // keys of the class without effect
   const char* warning = nullptr;
 };
 
 void ReadByRules(Reader& r, const RotaryRules& rules);
 std::function<void(Reader&)> ByRules(const RotaryRules& rules);
 
-// Pairs dealt to time, height and width (family_multimodal.cc).
+// Assigns pairs to time, height and width (family_multimodal.cc).
 void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
                  MRopeSections dealing);
 

@@ -35,7 +35,7 @@ constexpr std::array kKnown = {
     Known{"query_layernorm", Holds::kQueryNorm},
     Known{"key_layernorm", Holds::kKeyNorm},
 };
-// q and k in an order that no family here is known to have.
+// Components that hold q and k in an order that no family here is known to use.
 constexpr std::array<std::string_view, 4> kUnknown = {"c_attn", "qkv", "to_qkv",
                                                       "in_proj_weight"};
 // Vision and audio towers have projections of their own.
@@ -52,7 +52,7 @@ std::vector<std::string_view> Split(std::string_view name) {
   return parts;
 }
 
-// The first component that is a number: that after "layers", "h", "blocks".
+// The first component that is a number: the one after "layers", "h", "blocks".
 std::optional<int64_t> LayerOf(const std::vector<std::string_view>& parts) {
   for (std::string_view part : parts) {
     int64_t number = 0;
@@ -63,7 +63,8 @@ std::optional<int64_t> LayerOf(const std::vector<std::string_view>& parts) {
   return std::nullopt;
 }
 
-// What follows the component: weight or bias, of a norm also of one head.
+// What follows the component: weight or bias; for a norm also those of one
+// head.
 bool IsPlain(std::string_view rest, Holds holds) {
   if (rest == "weight" || rest == "bias") return true;
   const bool norm = holds == Holds::kQueryNorm || holds == Holds::kKeyNorm;
@@ -77,13 +78,13 @@ std::vector<int64_t> HeadsInOrder(int64_t count, int64_t d) {
   return heads;
 }
 
-// First rows of q and k heads in a fused weight of D rows a head.
+// The first rows of q and k heads in a fused weight with D rows per head.
 std::vector<int64_t> FusedHeads(std::string_view component,
                                 const LayerPosition& p) {
   const int64_t d = p.head_dim, group = p.q_heads / p.kv_heads;
   std::vector<int64_t> heads;
   if (p.model_type == "codegen") {
-    // The order in which four devices held it.
+    // The order in which four devices held the weight.
     constexpr int64_t kParts = 4;
     if (p.q_heads % kParts != 0) {
       Fail("CodeGen has a multiple of {} heads, got {}", kParts, p.q_heads);
@@ -103,7 +104,7 @@ std::vector<int64_t> FusedHeads(std::string_view component,
        (p.model_type != "chatglm" || p.q_heads == p.kv_heads));
   if (by_key_head) {
     for (int64_t g = 0; g < p.kv_heads; ++g) {
-      // Queries and the key; the value follows.
+      // The queries and the key; the value follows.
       for (int64_t h = 0; h <= group; ++h) {
         heads.push_back((g * (group + 2) + h) * d);
       }
@@ -124,7 +125,7 @@ std::optional<Role> RoleOf(std::string_view name) {
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string_view part = parts[i];
-    // Words as common as these count only where BERT's likes have them.
+    // Words this common count only where BERT-like models use them.
     if ((part == "query" || part == "key") &&
         (i == 0 || parts[i - 1] != "self")) {
       continue;
@@ -171,7 +172,7 @@ RotatedRows RowsOf(const TensorEntry& tensor, const Role& role,
   switch (role.holds) {
     case Holds::kQueryNorm:
     case Holds::kKeyNorm:
-      // A norm of one head serves them all.
+      // A norm of a single head is shared by all.
       if (r.rows == d) expected = d;
       r.heads = HeadsInOrder(expected / d, d);
       break;

@@ -17,7 +17,8 @@
 namespace locus::models {
 namespace {
 
-// Far above real headers: 100 bytes a tensor, and some hundred thousand.
+// Far more than real headers: 100 bytes per tensor, some hundred thousand
+// tensors.
 constexpr size_t kMostHeader = size_t{32} << 20;
 constexpr size_t kMostAxes = 16;
 

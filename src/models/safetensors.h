@@ -12,22 +12,22 @@
 
 namespace locus::models {
 
-// The length of the header, 8 bytes, stands before it.
+// The length of the header, 8 bytes, precedes it.
 inline constexpr size_t kSafetensorsPrefix = 8;
 
 struct PlacedTensor {
   TensorEntry entry = {};  // without its data
-  uint64_t begin = 0;      // from the end of the header on
+  uint64_t begin = 0;      // relative to the end of the header
   uint64_t end = 0;
 };
 
-// Throws Error if a header of `header_size` bytes cannot be right in a file
-// that has `left` bytes after its length.
+// Throws Error if a header of `header_size` bytes is impossible in a file with
+// `left` bytes after the length.
 void CheckHeaderSize(uint64_t header_size, uint64_t left,
                      const std::string& name);
 
-// The tensors in the order of their data, of which there are `data_size` bytes.
-// `name` is the file's, for messages.
+// The tensors in the order of their data, which have `data_size` bytes in
+// total. `name` is the file's, for messages.
 std::vector<PlacedTensor> ReadSafetensorsHeader(std::string_view header,
                                                 uint64_t data_size,
                                                 const std::string& name);

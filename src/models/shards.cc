@@ -9,11 +9,11 @@ namespace locus::models {
 
 namespace {
 
-// Some hundred bytes a tensor, and some hundred thousand tensors.
+// Some hundred bytes per tensor, some hundred thousand tensors.
 constexpr size_t kMostIndexBytes = size_t{64} << 20;
 
-// The name of a file in the same folder, without characters that a terminal
-// would act on.
+// Whether it is the name of a file in the same folder, without control
+// characters that a terminal would interpret.
 bool IsPlain(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find('/') == std::string::npos && EscapeControls(name) == name;

@@ -1,4 +1,4 @@
-// The index of a checkpoint in several files.
+// The index of a checkpoint that is split into several files.
 #ifndef LOCUS_SRC_MODELS_SHARDS_H_
 #define LOCUS_SRC_MODELS_SHARDS_H_
 
@@ -9,12 +9,12 @@
 namespace locus::models {
 
 struct ShardIndex {
-  std::string text = {};  // as it stands in the file
+  std::string text = {};  // verbatim contents of the file
   std::map<std::string, std::vector<std::string>> tensors = {};  // by file
 };
 
-// The tensors of each file that model.safetensors.index.json names. Files are
-// plain names beside the index; anything else throws Error.
+// The tensors of each file that model.safetensors.index.json names. Files must
+// be plain names in the folder of the index; anything else throws Error.
 ShardIndex ReadIndex(const std::string& path);
 
 }  // namespace locus::models

@@ -10,9 +10,9 @@
 
 namespace locus::models {
 
-// What the encodings themselves have no option for: a temperature where nothing
-// rotates (Llama 4), M-RoPE of a part of the head or with scaled frequencies
-// (Qwen2.5-VL), rotation backwards (nanochat).
+// What the encodings have no option for: a temperature without rotation (Llama
+// 4), M-RoPE of a part of the head or with scaled frequencies (Qwen2.5-VL),
+// rotation by negative angles (nanochat).
 class Tuned final : public Encoding {
  public:
   Tuned(std::shared_ptr<const Encoding> base, QueryTemperature temperature,

@@ -63,7 +63,7 @@ struct Operand {
     data = t.To(DType::kF64);
   }
   bool present() const { return data.defined(); }
-  // Where [b, h, i, j], or [b, h, j] for rank 3, lies.
+  // The offset of [b, h, i, j], or of [b, h, j] for rank 3.
   int64_t At(int64_t b, int64_t h, int64_t i, int64_t j) const {
     const auto pick = [this](int axis, int64_t at) {
       return data.size(axis) == 1 ? 0 : at;
@@ -82,7 +82,7 @@ struct Operand {
 enum class Side { kQuery, kKey };
 enum class Direction { kForth, kBack };
 
-// A call with everything in float64: what both directions share.
+// A call with everything in float64: the state shared by forward and backward.
 class Problem {
  public:
   Problem(const Tensor& q, const Tensor& k, const Tensor& v, const Terms& terms,
@@ -143,7 +143,7 @@ class Problem {
     const size_t pairs = static_cast<size_t>(r.NumPairs());
     std::vector<double> cos(pairs), sin(pairs);
     for (int64_t i = 0; i < length; ++i) {
-      int64_t last = -1;  // batch entries mostly share their positions
+      int64_t last = -1;  // sequences mostly share their positions
       for (int64_t b = 0; b < sizes.batch; ++b) {
         const int64_t at = query ? mask.QPos(b, i) : mask.KPos(b, i);
         const bool moved = b == 0 || at != last;
@@ -229,7 +229,7 @@ class Problem {
     }
   }
 
-  // What s_ij is scale_i times of.
+  // The sum that scale_i multiplies in s_ij.
   double Dots(int64_t b, int64_t h, int64_t i, int64_t j) const {
     const int64_t m = mask.QPos(b, i);
     const int64_t n = mask.KPos(b, j);
@@ -279,7 +279,7 @@ class Problem {
     for (int64_t j = 0; j < sizes.k_len; ++j) {
       const size_t at = static_cast<size_t>(j);
       capped[at] = mask.Visible(b, h, i, j) ? Capped(Score(b, h, i, j)) : -kInf;
-      // A NaN becomes the maximum and stays it, so that the row is NaN.
+      // A NaN becomes the maximum and remains so, which makes the row NaN.
       if (!(capped[at] <= max) && !std::isnan(max)) max = capped[at];
     }
     std::fill(p.begin(), p.end(), 0.0);
@@ -318,7 +318,7 @@ class Problem {
   std::vector<double> decay_;  // by channel; empty: none
 };
 
-// dL/dB for one pair, to wherever the bias came from.
+// Adds dL/dB of one pair to the gradient of the bias.
 void AddBiasGrad(const Bias& bias, int64_t h, int64_t m, int64_t n, double g,
                  BiasGrads& grads) {
   const size_t head = static_cast<size_t>(h);
@@ -374,7 +374,7 @@ void AddThetaGrad(const Problem& p, const std::vector<double>& rotated,
     const double* d = d_rotated.data() + row * s.head_dim;
     for (int64_t pair = 0; pair < r.NumPairs(); ++pair) {
       const int64_t c0 = r.FirstOfPair(pair), c1 = r.SecondOfPair(pair);
-      // What nobody saw may be anything: 0 * NaN is NaN.
+      // Rows that no pair sees may hold anything, and 0 * NaN is NaN.
       if (d[c0] == 0.0 && d[c1] == 0.0) continue;
       const double d_angle = d[c1] * x[c0] - d[c0] * x[c1];
       if (!r.Mixed()) {
@@ -464,7 +464,7 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
   }
   const double* raw_r = p.table_queries.Data<double>();
   const double* raw_k = p.k.Data<double>();
-  // r is q itself, unless it is given.
+  // r is q itself unless table_queries are given.
   double* d_r =
       (g.operands.table_queries.defined() ? g.operands.table_queries : g.d_q)
           .MutableData<double>();
@@ -593,7 +593,7 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
 
 namespace {
 
-// For terms that an encoding was lowered to: they have the scale.
+// For terms that an encoding was lowered to: they include the scale.
 AttentionOptions WithoutScale(AttentionOptions options) {
   options.scale.reset();
   return options;
@@ -629,9 +629,9 @@ struct Scorer::State {
         const AttentionOptions& options)
       : terms(WithoutValues(all)), problem(q, k, Values(k), terms, options) {}
 
-  // Scores have no values: one channel of zeros stands in for them.
+  // Scores need no values: one channel of zeros stands in for them.
   static Tensor Values(const Tensor& k) {
-    if (k.rank() != 4) return k;  // refused by the call
+    if (k.rank() != 4) return k;  // rejected by the call
     return Tensor::Zeros(DType::kF64, {k.size(0), k.size(1), k.size(2), 1});
   }
   static Terms WithoutValues(Terms terms) {

@@ -1,4 +1,4 @@
-// Linear attention with rotary positions by running sums.
+// Linear attention with rotary positions, computed with running sums.
 //
 //   numerator_i   = (R_m phi(q_i)).S,  S = sum_j (R_n phi(k_j)) v_j^T   [F, Dv]
 //   denominator_i = phi(q_i).z,        z = sum_j phi(k_j)               [F]
@@ -37,7 +37,7 @@ const char* Refusal(const Terms& terms) {
   return nullptr;
 }
 
-// phi of every row of x [B, H, L, D], and the same rotated by position.
+// phi of every row of x [B, H, L, D], and the same rotated by its position.
 struct Features {
   std::vector<double> plain, rotated;  // [B, H, L, F]
 };
@@ -100,7 +100,7 @@ class RunningSums {
     }
   }
 
-  // Zeros where no key has been seen.
+  // Leaves zeros if no key has been seen.
   void Read(const double* plain, const double* rotated, double* out) const {
     double denominator = 0.0;
     for (size_t f = 0; f < z_.size(); ++f) denominator += plain[f] * z_[f];
@@ -144,7 +144,7 @@ Tensor LinearAttention(const Tensor& q, const Tensor& k, const Tensor& v,
     Fail("a feature map needs a function and a positive size, got size {}",
          features);
   }
-  // The rotation acts on features, so that is the head the encoding sees.
+  // The rotation acts on features, so they are the head dim of the encoding.
   Shape shape = mask.ShapeOf(s, call);
   shape.head_dim = features;
   const Terms terms = encoding.Lower(shape).terms;

@@ -1,4 +1,4 @@
-// The verdicts that theory gives, for every encoding of the list.
+// The verdicts predicted by theory, for every encoding of the list.
 #include "locus/check.h"
 
 #include <gtest/gtest.h>
@@ -14,31 +14,31 @@
 namespace locus::testing {
 namespace {
 
-// One letter a property, in the order of CheckReport: yes, no, - (does not
-// apply). Tables are random here, so what training would bring (smoothness,
-// decay) is "no".
+// One letter per property, in the order of CheckReport: yes, no, - (not
+// applicable). Tables are random here, so properties that only training would
+// bring (smoothness, decay) are "no".
 //
 //  order              | bounded           | linear-shift      | norm-preserving
 //  . direction        | . length-invariant| . continuous      | . decays
 //  . . unique         | . . relative      | . . purpose       | . . past-length
 const std::map<std::string, std::string> kTheory = {
-    // Sees nothing: permutation-equivariant.
+    // No position at all: permutation-equivariant.
     {"none", "nnn -yy --n -ny"},
     // Unbounded: swamps x; E[pos + k] is affine, not linear, in E[pos].
     {"index", "yyy nyn nyy nny"},
-    // Bounded, at the price of changing with the length.
+    // Bounded, at the price of depending on the length.
     {"normalised-index", "yyy ynn nyy nny"},
-    // Jumps: all digits may flip at once. Near numbers share leading digits.
+    // Jumps: all digits may flip at once. Nearby numbers share leading digits.
     {"binary", "yyy yyn nny nyy"},
-    // Smooth and unique, but a shift is no linear map.
+    // Smooth and unique, but a shift is not a linear map.
     {"sine", "yyy yyn nyy nyy"},
-    // The shift is a rotation, the inner product decays; scores of projected
-    // sums still depend on where the pair stands.
+    // The shift is a rotation, and the inner product decays; scores of
+    // projected sums still depend on the absolute position of the pair.
     {"sinusoidal", "yyy yyn yyy nyy"},
-    // Ends with its table.
+    // Limited to its table.
     {"learned", "yyy yyn nny nnn"},
     {"key-offset", "yyy yyy -ny nnn"},
-    // All offsets beyond the clip look alike.
+    // All offsets beyond the clip are the same.
     {"shaw", "yyn yyy -ny nny"},
     // Sinusoids of the offset: smooth; the example's table ends.
     {"transformer-xl", "yyy yyy -yy nnn"},
@@ -47,7 +47,7 @@ const std::map<std::string, std::string> kTheory = {
     {"tupe", "yyy yyn -ny -nn"},
     // Buckets: far offsets share one.
     {"t5", "yyn yyy -ny -ny"},
-    // |m - n| is blind to direction; the penalty grows without end.
+    // |m - n| ignores direction; the penalty is unbounded.
     {"alibi", "yny nyy -yy -yy"},
     {"kerple", "yny nyy -yy -yy"},
     // Divides by psi(max(m, L)): depends on m past the threshold.
@@ -61,7 +61,7 @@ const std::map<std::string, std::string> kTheory = {
     {"rope-2d", "yyy yyy -yy yyy"},
     {"rope-mixed", "yyy yyy -yy yyy"},
     {"mrope", "yyy yyy -yy yyy"},
-    // Scales q and k apart from turning them.
+    // Scales q and k in addition to rotating them.
     {"xpos", "yyy yyy -yy nyy"},
 };
 
@@ -111,9 +111,9 @@ TEST(CheckTest, EveryPropertyIsExplained) {
   }
 }
 
-// What is printed beside a sentence is what the sentence speaks of.
+// The number printed beside a sentence appears in the sentence.
 TEST(CheckTest, SentencesHaveTheNumber) {
-  // A number by itself, not a part of another; a full stop may follow.
+  // The number by itself rather than part of another; a full stop may follow.
   const auto has = [](const std::string& sentence, const std::string& number) {
     const std::string digits = "0123456789.e+-^";
     const std::string padded = " " + sentence + " ";
@@ -151,8 +151,8 @@ TEST(CheckTest, SentencesHaveTheNumber) {
   EXPECT_GT(numbers, 350);
 }
 
-// A verdict follows from the number and its threshold, by margins that leave
-// no doubt: equal means below 1e-9, different means above 1e-4.
+// A verdict follows from the number and its threshold with a clear margin:
+// equal means below 1e-9, different means above 1e-4.
 TEST(CheckTest, ExactPropertiesAreFarFromTheirThreshold) {
   for (const EncodingInfo& info : Encodings()) {
     const CheckReport report = Check(info);
@@ -189,7 +189,7 @@ TEST(CheckTest, ScalingsOfRopeShowInTheProperties) {
   const auto with = [&](std::map<std::string, std::string> options) {
     return Check(rope, {.options = std::move(options)});
   };
-  // The base moves with the length of the call.
+  // The base depends on the length of the call.
   const CheckReport dynamic = with({{"scaling", "dynamic"}});
   EXPECT_EQ(dynamic.Find("length-invariant").verdict, Verdict::kNo);
   EXPECT_EQ(dynamic.Find("relative").verdict, Verdict::kYes);
@@ -203,21 +203,21 @@ TEST(CheckTest, ScalingsOfRopeShowInTheProperties) {
 }
 
 TEST(CheckTest, OptionsThatChangeTheTheoryChangeTheVerdict) {
-  // A concatenated index keeps every verdict.
+  // A concatenated index gets the same verdicts.
   EXPECT_EQ(
       Letters(Check(FindEncoding("index"), {.options = {{"mode", "concat"}}})),
       kTheory.at("index"));
-  // Every offset of the length inside the clip: nothing is shared there.
+  // Every offset within the length is inside the clip, so none are shared.
   EXPECT_EQ(Check(FindEncoding("shaw"), {.options = {{"clip", "127"}}})
                 .Find("unique")
                 .verdict,
             Verdict::kYes);
-  // Causal buckets cannot see later keys, but tell before from after.
+  // Causal buckets cannot see later keys, but distinguish before from after.
   EXPECT_EQ(Check(FindEncoding("t5"), {.options = {{"bidirectional", "false"}}})
                 .Find("direction")
                 .verdict,
             Verdict::kYes);
-  // Slopes of their own towards later keys give ALiBi a direction.
+  // Separate slopes for later keys give ALiBi a direction.
   const Alibi asymmetric(2, {.slopes = {0.5, 0.25}, .future_slopes = {1, 2}});
   EXPECT_EQ(Check(asymmetric, {.heads = 2}).Find("direction").verdict,
             Verdict::kYes);

@@ -1,4 +1,4 @@
-// Scratch memory that outlives a call.
+// Scratch memory that is kept between calls.
 #include "core/buffer.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMega = int64_t{1} << 20;
 
-// Whether memory that is given back comes again: what was written is there.
+// Whether released memory is reused: it still has what was written.
 bool ComesAgain(int64_t floats) {
   const float mark = static_cast<float>(floats) + 0.5F;
   {
@@ -27,7 +27,7 @@ TEST(FloatBufferTest, KeepsLargeBlocks) {
 }
 
 TEST(FloatBufferTest, GivesUpTheOldForTheNew) {
-  // Four times what is kept, in blocks that do not fit each other's requests.
+  // Four times the limit, in blocks that do not fit each other's requests.
   std::vector<FloatBuffer> many;
   for (int64_t n = 0; n < 16; ++n) many.emplace_back(8 * kMega + n);
   many.clear();
@@ -36,7 +36,7 @@ TEST(FloatBufferTest, GivesUpTheOldForTheNew) {
 }
 
 TEST(FloatBufferTest, KeepsNothingThatIsTooLarge) {
-  // More than 128 MiB goes back to the system at once, and the rest stays.
+  // More than 128 MiB is returned to the system at once, and the rest is kept.
   EXPECT_TRUE(ComesAgain(20 * kMega));
   { const FloatBuffer huge(33 * kMega); }
   EXPECT_TRUE(ComesAgain(20 * kMega));

@@ -57,8 +57,8 @@ TEST_F(CpuQuotaTest, Version2) {
   EXPECT_EQ(Quota(), 1.5) << "a group above allows more";
 }
 
-// In a container the group that /proc names lies outside, and its own is the
-// root of the mount.
+// In a container, the group listed in /proc is outside, and the container's own
+// is the root of the mount.
 TEST_F(CpuQuotaTest, Version2InAContainer) {
   Write("/proc/self/cgroup", "0::/\n");
   Write("/proc/self/mountinfo",

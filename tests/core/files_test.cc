@@ -1,4 +1,4 @@
-// Outputs are whole or not there, and replace regular files alone.
+// Outputs are complete or absent, and replace only regular files.
 #include "locus/files.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-// What was synced, in its order, and which name was there then. The library
-// finds this function before that of libc.
+// What was synced, in order, and whether the final name existed then. The
+// linker resolves the library's fsync to this function rather than libc's.
 namespace {
 struct Synced {
   bool is_folder;
@@ -98,8 +98,8 @@ TEST_F(FilesTest, AppearWhenTheyAreWhole) {
   EXPECT_EQ(Count(), 1U);
 }
 
-// A machine that loses power has the old file or the new one: the bytes reach
-// the disk before the name does, and the name is there when Finish returns.
+// After a power failure, there is the old file or the new one: the bytes reach
+// the disk before the name does, and the name is on disk when Finish returns.
 TEST_F(FilesTest, BytesAreSyncedBeforeTheNameAndThenTheFolder) {
   final_name = Path("out");
   synced.clear();
@@ -128,7 +128,7 @@ TEST_F(FilesTest, TwoOfOneNameDoNotMeet) {
   EXPECT_EQ(Read(Path("out")), "b");
 }
 
-// Renaming would put a regular file in their place: of /dev/null, for root.
+// Renaming would replace them by a regular file: /dev/null, for root.
 TEST_F(FilesTest, DevicesPipesAndFoldersAreRefused) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   fs::create_directory(Path("folder"));
@@ -175,7 +175,7 @@ TEST_F(FilesTest, LongNamesAndBadPlaces) {
             "cannot write '" + Path("no/such/folder") +
                 "': No such file or directory");
   EXPECT_EQ(Refusal(""), "cannot write '': that is no name of a file");
-  // Names of others in messages steer no terminal.
+  // Foreign names in messages cannot control a terminal.
   EXPECT_EQ(Refusal("/\x1b[31m/x"),
             "cannot write '/\\x1b[31m/x': No such file or directory");
 }
@@ -209,7 +209,7 @@ TEST_F(FilesTest, NamesOfUnfinishedOutputs) {
   }
 }
 
-// In a process of its own, which ends with it.
+// In a separate process, which this ends.
 TEST_F(FilesTest, AbandonedOutputsAreGone) {
   EXPECT_EXIT(
       {

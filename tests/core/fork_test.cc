@@ -1,5 +1,5 @@
-// Processes forked while other threads are at work: they have none of the
-// threads, and whatever these held stays held.
+// Processes forked while other threads are busy: these threads do not exist in
+// the child, and locks they held remain locked.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <signal.h>
@@ -24,8 +24,8 @@ using std::chrono::steady_clock;
 // Exit codes of children.
 constexpr int kRight = 0, kWrong = 1, kHangs = 2, kCrashed = 3;
 
-// Runs right() in a child and tells how it ended. A child that takes longer
-// than a minute for work of milliseconds hangs.
+// Runs right() in a child and returns how it ended. A child that needs more
+// than a minute for milliseconds of work hangs.
 template <typename Right>
 int InChild(const Right& right) {
   const pid_t child = fork();
@@ -43,7 +43,7 @@ int InChild(const Right& right) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kCrashed;
 }
 
-// Does something over and over on a thread of its own.
+// Repeats some work on a separate thread.
 class Busy {
  public:
   template <typename Work>
@@ -70,14 +70,14 @@ int64_t SumOfTasks() {
 }
 
 // In a process forked while another thread allocates, AddressSanitizer's
-// allocator stays locked: that of LLVM 14 has no handler of forks. The child
+// allocator remains locked: that of LLVM 14 has no fork handlers. The child
 // then waits forever in
 //   __sanitizer::Semaphore::Wait
 //   __sanitizer::SizeClassAllocator64::GetFromAllocator
 //   __asan::Allocator::Allocate
 //   operator new
-// as it does in a program of two threads that call nothing but new and delete.
-// That of libc is locked by fork itself.
+// as also happens in a program with two threads that call only new and delete.
+// libc's allocator is locked by fork itself.
 bool AllocatorSurvivesFork() {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -142,7 +142,7 @@ TEST(ForkTest, ChildrenOfACallGetTheSameBits) {
   }
 }
 
-// A child of a child, too: each begins with a pool of its own.
+// Children of children as well: each begins with a new pool.
 TEST(ForkTest, GrandchildrenWork) {
   SumOfTasks();
   EXPECT_EQ(InChild([] {
@@ -152,7 +152,7 @@ TEST(ForkTest, GrandchildrenWork) {
             kRight);
 }
 
-// Jobs that nobody takes must not pile up.
+// Jobs that no helper takes must not pile up.
 TEST(ForkTest, ChildrenKeepNothingOfTheirCalls) {
   if (!AllocatorSurvivesFork()) {
     GTEST_SKIP() << "AddressSanitizer's allocator has no mallinfo";

@@ -19,7 +19,7 @@ thread_local int checks = 0;
 void Count() { ++checks; }
 void Throw() { throw Stop(); }
 
-// Sets a check, and takes it back.
+// Sets a check, and restores the previous one.
 class Checking {
  public:
   explicit Checking(InterruptCheck check) : outer_(SetInterruptCheck(check)) {}
@@ -58,14 +58,14 @@ TEST(InterruptTest, WhatTheCheckThrowsEndsTheCall) {
   }
 }
 
-// Throws once the helper of the next test is at work.
+// Throws once the helper of the next test is running.
 std::atomic<bool> helped = false;
 void ThrowOnceHelped() {
   if (helped) throw Stop();
 }
 
-// A task that would go on for an hour on another thread ends soon after the
-// caller's check has thrown, and the caller's own ends at once.
+// A task that would run for an hour on another thread ends soon after the
+// caller's check has thrown, and the caller's own task ends at once.
 TEST(InterruptTest, LongTasksEndEarly) {
   const Checking checking(&ThrowOnceHelped);
   const auto caller = std::this_thread::get_id();
@@ -86,7 +86,7 @@ TEST(InterruptTest, LongTasksEndEarly) {
   EXPECT_EQ(ended, 2);
 }
 
-// Tasks inside a task stop too, and the outermost call throws.
+// Nested tasks stop as well, and the outermost call throws.
 TEST(InterruptTest, NestedCallsReturnEarly) {
   const Checking checking(&Throw);
   std::atomic<int> runs = 0;

@@ -1,4 +1,4 @@
-// Numbered tasks on threads, and the workers that run them.
+// Numbered tasks on several threads, and the workers that run them.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -13,7 +13,7 @@
 namespace locus::testing {
 namespace {
 
-// As OpenMP does it: nothing may be thrown out of the body.
+// As with OpenMP, the body must not throw.
 void ThreadsOfMine(int threads, void (*body)(void*), void* argument) {
   const auto run = [&]() noexcept { body(argument); };
   std::vector<std::thread> others;
@@ -22,7 +22,7 @@ void ThreadsOfMine(int threads, void (*body)(void*), void* argument) {
   for (std::thread& other : others) other.join();
 }
 
-// On the engine's own threads and on those of a program.
+// With the library's own threads and with a backend of the program.
 class ParallelForTest : public ::testing::TestWithParam<ParallelBackend> {
  protected:
   void SetUp() override { SetParallelBackend(GetParam()); }
@@ -38,7 +38,7 @@ TEST_P(ParallelForTest, RunsEachTaskOnce) {
   }
 }
 
-// What belongs to a worker is touched by one task at a time.
+// State of a worker is used by one task at a time.
 TEST_P(ParallelForTest, NoTwoTasksShareAWorker) {
   for (int threads : {1, 2, 7}) {
     std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
@@ -60,7 +60,7 @@ TEST_P(ParallelForTest, NoTwoTasksShareAWorker) {
   }
 }
 
-// A task inside a task runs on its own thread, as the only worker.
+// A nested task runs on the same thread, as the only worker.
 TEST_P(ParallelForTest, NestedTasksStayOnTheirThread) {
   std::atomic<int> elsewhere{0}, runs{0};
   ParallelFor(4, 2, [&](int64_t) noexcept {
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ParallelForTest,
                            return info.param == OwnThreads ? "Own" : "Mine";
                          });
 
-// Where the system gives no threads, those that are there do the work.
+// If the system cannot start threads, existing ones do the work.
 TEST(PoolTest, FewerThreadsWhereNoneCanBeStarted) {
   pthread_attr_t before, impossible;
   ASSERT_EQ(pthread_getattr_default_np(&before), 0);
@@ -118,7 +118,7 @@ TEST(PoolTest, FewerThreadsWhereNoneCanBeStarted) {
   ASSERT_EQ(pthread_setattr_default_np(&impossible), 0);
   std::atomic<int> runs{0};
   SetParallelBackend(OwnThreads);
-  // More than any test before has asked for.
+  // More than any previous test has requested.
   EXPECT_NO_THROW(ParallelFor(100, 64, [&](int64_t) noexcept { ++runs; }));
   SetParallelBackend(nullptr);
   ASSERT_EQ(pthread_setattr_default_np(&before), 0);

@@ -1,10 +1,11 @@
-// short_calls: does a helper work beside its caller, or instead of it?
+// short_calls: does a helper run in parallel with its caller, or alternate with
+// it?
 //
-// Makes short parallel calls one after another, as a program does that runs a
-// small model: first on one thread, then on two of the engine's own. Prints one
-// line of JSON: the median times, how often helper and caller were on different
-// CPUs when a task of the helper began, and how often on the same one. Run by
-// short_calls.py, many times over.
+// Makes short parallel calls one after another, like a program that runs a
+// small model: first on one thread, then on two of the library's own. Prints
+// one line of JSON: the median times, how often helper and caller were on
+// different CPUs when a task of the helper began, and how often on the same
+// one. Run many times by short_calls.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ int sched_getcpu() { return -1; }
 namespace locus::testing {
 namespace {
 
-// Of attention on 8 heads of 512 tokens, D = 64, roughly.
+// Roughly like attention on 8 heads of 512 tokens with D = 64.
 constexpr int64_t kTasks = 16;
 constexpr double kTaskSeconds = 280e-6;
 constexpr int kCalls = 60;
@@ -39,7 +40,7 @@ double Seconds() {
       .count();
 }
 
-// Work that shares nothing: a chain of multiply-adds.
+// Work without shared data: a chain of multiply-adds.
 void Compute(int64_t steps) {
   float x = 1.0f;
   for (int64_t n = 0; n < steps; ++n) x = x * 0.999f + 1.0f;
@@ -47,7 +48,7 @@ void Compute(int64_t steps) {
   kept.store(x, std::memory_order_relaxed);
 }
 
-// How many steps take kTaskSeconds; whatever else runs only adds to the time.
+// How many steps take kTaskSeconds; other load can only increase the time.
 int64_t StepsOfATask() {
   constexpr int64_t kSteps = 20000;
   double least = std::numeric_limits<double>::infinity();

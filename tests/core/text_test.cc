@@ -1,4 +1,4 @@
-// Text of others never steers a terminal.
+// Foreign text cannot control a terminal.
 #include "locus/text.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(TextTest, BytesThatAreNoUtf8AreEscaped) {
 TEST(TextTest, PrintableIsShort) {
   EXPECT_EQ(Printable("abc", 3), "abc");
   EXPECT_EQ(Printable("abcd", 3), "abc...");
-  EXPECT_EQ(Printable("\u4e2d\u4e2d", 4), "\u4e2d...");  // not within one
+  EXPECT_EQ(Printable("\u4e2d\u4e2d", 4), "\u4e2d...");  // not inside one
   EXPECT_EQ(Printable("\x1b", 1), "\\x1b");
 }
 

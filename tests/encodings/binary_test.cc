@@ -38,7 +38,7 @@ TEST(BinaryTest, HoldsKnownDigits) {
                                  1, 1, 1, 0,  // from 7 to 8 all four flip
                                  0, 0, 0, 1,  //
                                  1, 0, 1, 1}));
-  // The widest one still holds its last position.
+  // The widest one can represent its last position.
   const int64_t last = (int64_t{1} << 62) - 1;
   EXPECT_EQ(Binary(62).Embed({&last, 1}).ToVector(),
             std::vector<double>(62, 1.0));

@@ -79,7 +79,7 @@ TEST(CoverageTest, RefusesBadExampleOptions) {
             "RoPE's base must be positive and finite, got nan");
   EXPECT_EQ(build("shaw", "clip", "-1"),
             "shaw option clip must be a positive number, at most 2^24, got -1");
-  // Every encoding refuses an option that nobody knows.
+  // Every encoding rejects an unknown option.
   for (const EncodingInfo& info : Encodings()) {
     const std::string message = ErrorOf([&] {
       info.example({.options = {{"no-such", "1"}}});
@@ -90,7 +90,7 @@ TEST(CoverageTest, RefusesBadExampleOptions) {
   }
 }
 
-// Positions 0 and 10^12 in one call: no table may be laid out between them.
+// Positions 0 and 10^12 in one call: no table may span the range.
 TEST(CoverageTest, FarApartPositionsAreServedOrRefused) {
   for (const EncodingInfo& info : Encodings()) {
     const auto encoding = info.example({});

@@ -109,8 +109,8 @@ TEST(DebertaTest, BucketsEqualTheFloat32Formula) {
   }
 }
 
-// 256 / 512 by hand: exact to 128, the last distance with a bucket of its own
-// row is 511, and one past it the negative side reaches row 0.
+// 256 / 512 by hand: exact up to 128; the last distance with a separate row is
+// 511, and one past it the negative side reaches row 0.
 TEST(DebertaTest, BucketsHoldKnownValues) {
   const BucketMap map = BucketMap::Deberta(256, 512);
   EXPECT_EQ(map(0, 0), 256);

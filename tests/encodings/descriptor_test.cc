@@ -1,5 +1,5 @@
-// Every encoding can be taken apart into the fields of its descriptor and made
-// again from them.
+// Every encoding can be decomposed into the fields of its descriptor and
+// rebuilt from them.
 #include "locus/descriptor.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace locus::testing {
 namespace {
 
-// The example, and one for each variant.
+// The example, and an instance of each variant.
 std::vector<std::unique_ptr<Encoding>> Instances(const EncodingInfo& info) {
   std::vector<std::unique_ptr<Encoding>> instances;
   instances.push_back(info.example({}));
@@ -68,7 +68,7 @@ TEST(DescriptorTest, FieldsMakeTheSameEncodingAgain) {
 TEST(DescriptorTest, VariantsDifferFromTheExample) {
   for (const EncodingInfo& info : Encodings()) {
     const Shape shape = Shape::SelfAttention(8, 64, 100);
-    // Whatever attention and the input see of it.
+    // Everything that attention and the input use.
     const auto seen = [&](const Encoding& encoding) {
       const Terms terms = encoding.Lower(shape).terms;
       std::vector<double> numbers;
@@ -90,7 +90,7 @@ TEST(DescriptorTest, VariantsDifferFromTheExample) {
       }
       return std::pair(Describe(terms), numbers);
     };
-    // A scaling by length is seen past the length.
+    // A scaling by length takes effect past the length.
     std::set<std::pair<std::string, std::vector<double>>> kinds;
     const auto instances = Instances(info);
     for (const auto& encoding : instances) {
@@ -128,7 +128,7 @@ TEST(DescriptorTest, IsComplete) {
         EXPECT_GT(option.slider.step, option.slider.logarithmic ? 1.0 : 0.0);
       }
     }
-    // Each parameter of each variant is a field, and says how it trains.
+    // Each parameter of each variant is a field, with its training settings.
     std::set<std::string_view> trained;
     for (const ParamTraining& row : info.training) trained.insert(row.name);
     EXPECT_EQ(trained.size(), info.training.size());
@@ -150,7 +150,7 @@ TEST(DescriptorTest, MissingFieldsTakeTheirDefaults) {
   const auto half = info.make({{"heads", int64_t{4}}, {"bias_max", 4.0}});
   EXPECT_EQ(static_cast<const Alibi&>(*half).ramp().past,
             Alibi::Slopes(4, 4.0));
-  // A whole number serves as a real one.
+  // An integer is accepted for a real number.
   const auto whole =
       info.make({{"heads", int64_t{4}}, {"bias_max", int64_t{4}}});
   EXPECT_EQ(static_cast<const Alibi&>(*whole).ramp().past,
@@ -199,7 +199,7 @@ TEST(DescriptorTest, VariantsHaveOneSpelling) {
   EXPECT_EQ(FindVariant(variant.Name()).options, variant.options);
   EXPECT_EQ(FindVariant("alibi").Name(), "alibi");
   EXPECT_EQ(FindVariant("alibi{}").Name(), "alibi");
-  // Those that descriptors recommend are variants.
+  // The variants that descriptors recommend are valid.
   for (const EncodingInfo& info : Encodings()) {
     for (const std::string_view options : info.variants) {
       const std::string text =

@@ -44,7 +44,7 @@ PaperScore FireScore(const FireParams& p, double eps) {
 }
 
 TEST(FireTest, MatchesPaperFormula) {
-  // The threshold above every position, among them, and below.
+  // The threshold is above all positions, among them, or below.
   for (double threshold : {100.0, 7.5, -7.5, 0.25}) {
     for (double c : {0.1, 3.0, -0.7}) {
       for (bool causal : {false, true}) {
@@ -77,7 +77,7 @@ TEST(FireTest, TakesUnitsThatNeverSwitch) {
   EXPECT_LE(PaperError(Fire(p), {}, FireScore(p, 1e-6)), kPaperTolerance);
 }
 
-// Least distance of any w1 x + b1 of the call from the kink of its relu.
+// The least distance of any w1 x + b1 of the call to the kink of its relu.
 double KinkDistance(const FireParams& p, const PaperCase& c) {
   double least = INFINITY;
   for (int64_t m = c.first_position; m < c.first_position + c.length; ++m) {
@@ -94,9 +94,10 @@ double KinkDistance(const FireParams& p, const PaperCase& c) {
 
 TEST(FireTest, PullBackMatchesFiniteDifferences) {
   // Central differences are wrong across a kink. Here x <= 12, |dx/dc| and
-  // |dx/dL| stay below 30 and |w1| below 3, so a step of 1e-5 moves w1 x + b1
-  // by less than 1e-3: parameters are redrawn until every unit keeps that
-  // distance at every pair. The threshold stays half a position from every m.
+  // |dx/dL| are below 30 and |w1| is below 3, so a step of 1e-5 changes
+  // w1 x + b1 by less than 1e-3: parameters are redrawn until every unit is at
+  // least that far from its kink for every pair. The threshold is half a
+  // position away from every m.
   constexpr double kClear = 1e-3;
   for (double threshold : {100.0, 4.5, -4.5, 0.5}) {
     for (double c : {0.2, 1.5, -0.7}) {

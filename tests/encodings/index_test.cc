@@ -9,7 +9,7 @@ LOCUS_COVERS(normalised_index);
 namespace locus::testing {
 namespace {
 
-// value(pos) in every channel of x, or zeros and the value in one more.
+// value(pos) in every channel of x, or zeros and the value in an extra channel.
 std::vector<double> ScalarRow(ScalarMode mode, size_t dim, double value) {
   if (mode == ScalarMode::kAdd) return std::vector<double>(dim, value);
   std::vector<double> row(dim + 1, 0.0);
@@ -63,7 +63,7 @@ TEST(NormalisedIndexTest, SamePositionChangesWithTheLength) {
   EXPECT_EQ(index.Embed(PositionsFrom(0, 3)).ToVector(),
             (std::vector<double>{0.0, 0.5, 1.0}));
   EXPECT_EQ(index.Embed(PositionsFrom(0, 5)).At(1, 0), 0.25);
-  // One token, or none, has no length to divide by.
+  // A single token, or none, has no length to divide by.
   EXPECT_EQ(index.Embed(PositionsFrom(0, 1)).At(0, 0), 0.0);
   EXPECT_EQ(index.Embed({}).size(0), 0);
 }

@@ -86,7 +86,7 @@ TEST(LearnedResizeTest, MatchesOneDimensionalInterpolation) {
         Line line;
         for (int64_t r = 0; r < 9; ++r) line.push_back(table.At(2 + r, d));
         const Line expected = ResizeLine(line, size_t(to), kernel);
-        // Rows before the offset stay.
+        // Rows before the offset are unchanged.
         for (int64_t r : {0, 1}) EXPECT_EQ(resized.At(r, d), table.At(r, d));
         for (size_t r = 0; r < expected.size(); ++r) {
           EXPECT_NEAR(resized.At(2 + r, d), expected[r], kPaperTolerance);

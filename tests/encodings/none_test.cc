@@ -28,7 +28,7 @@ TEST(NoPositionTest, LowersToTheScaleAlone) {
   EXPECT_EQ(terms.scale.scale, 0.25);
 }
 
-// Without a mask the output of a token does not depend on where it stands.
+// Without a mask, the output of a token does not depend on its position.
 TEST(NoPositionTest, IsPermutationEquivariant) {
   constexpr int64_t kLength = 19, kDim = 8;
   const std::vector<int64_t> shape = {1, 1, kLength, kDim};

@@ -13,7 +13,7 @@ namespace {
 constexpr PairLayout kLayouts[] = {PairLayout::kInterleaved,
                                    PairLayout::kHalves};
 
-// Dot product of q and k after pair p of each was rotated by its own angle.
+// Dot product of q and k after rotating pair p of each by its own angle.
 double TurnedDot(PairLayout layout, const std::vector<double>& q,
                  const std::vector<double>& k,
                  const std::function<double(size_t p)>& q_angle,
@@ -35,8 +35,8 @@ double TurnedDot(PairLayout layout, const std::vector<double>& q,
   return sum / std::sqrt(double(q.size()));
 }
 
-// Pairs 0 and 1 of 4 turn by y, pairs 2 and 3 by x, with the frequencies
-// 1 and base^(-1/2) of a head of 4.
+// Pairs 0 and 1 of 4 rotate by y, pairs 2 and 3 by x, with the frequencies 1
+// and base^(-1/2) of a head of 4.
 TEST(Rope2DTest, MatchesPaperFormula) {
   constexpr int64_t kWidth = 5;
   const double slow = 1.0 / std::sqrt(100.0);
@@ -61,7 +61,7 @@ TEST(Rope2DTest, MatchesPaperFormula) {
   }
 }
 
-// A common shift by whole rows changes nothing.
+// A common shift by whole rows has no effect.
 TEST(Rope2DTest, ScoresDependOnOffsetsOnly) {
   const Rope2D rope(8, PairLayout::kHalves, 4);
   const Tensor x = RandomTensor({1, 1, 12, 8}, 1);
@@ -101,8 +101,9 @@ TEST(Rope2DTest, RefusesBadInput) {
             "rotation by coordinates needs positions >= 0, got -1");
 }
 
-// A call without positions is the grid row by row, and a window counts along
-// the rows: key (y, x) is seen by the queries up to `left` raster steps later.
+// A call without positions is the grid in raster order, and a window counts
+// along the rows: key (y, x) is seen by queries up to `left` raster steps
+// later.
 TEST(Rope2DTest, DefaultPositionsAreTheRaster) {
   constexpr int64_t kHeight = 3, kWidth = 4, kDim = 8, kLeft = 5;
   const Tensor x = RandomTensor({1, 1, kHeight * kWidth, kDim}, 1);
@@ -166,7 +167,7 @@ TEST(MRopeTest, DealsPairsAsPublished) {
 }
 
 TEST(MRopeTest, MatchesPaperFormula) {
-  // Text, then a 2 x 2 picture at two times, then text.
+  // Text, then a 2 x 2 image at two times, then text.
   const int64_t tokens[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},
                                {2, 3, 2}, {2, 3, 3}, {3, 2, 2}, {3, 3, 3},
                                {4, 4, 4}, {9, 8, 7}};

@@ -12,8 +12,8 @@ namespace {
 constexpr PairLayout kLayouts[] = {PairLayout::kInterleaved,
                                    PairLayout::kHalves};
 
-// Frequencies are multiplied by coordinates up to 16, of which the third
-// derivative has the cube: a step of 1e-6 leaves 1e-12 of that.
+// Frequencies are multiplied by coordinates up to 16, and the third derivative
+// has their cube: a step of 1e-6 leaves 1e-12 of that.
 constexpr double kThetaStep = 1e-6;
 
 // q.k with pair p rotated by angle(p), over the first 2 `pairs` channels.
@@ -50,7 +50,7 @@ TEST(RopeLearnedTest, MatchesFormula) {
                    std::pow(500.0, double(p) / double(pairs));
           });
         };
-        // exp(alpha) may be 4, and so many times as large are the angles.
+        // exp(alpha) may be 4, which scales the angles by as much.
         EXPECT_LE(PaperError(RopeLearned(alpha, layout, 500.0), c, score),
                   AngleTolerance(8 * first));
       }
@@ -58,7 +58,7 @@ TEST(RopeLearnedTest, MatchesFormula) {
   }
 }
 
-// alpha[h, p] is that of key head h, of which a group of two shares each.
+// alpha[h, p] belongs to key head h, which a group of two query heads shares.
 TEST(RopeLearnedTest, HeadsHaveTheirOwn) {
   const Tensor alpha = RandomTensor({2, 3}, 3);
   for (PairLayout layout : kLayouts) {
@@ -176,8 +176,8 @@ TEST(RopeMixedTest, HeadsHaveTheirOwn) {
   }
 }
 
-// Tokens before the grid keep q and k; the others turn by their coordinates,
-// offsets included.
+// Tokens before the grid leave q and k unchanged; others rotate by their
+// coordinates, including offsets.
 TEST(RopeMixedTest, PrefixIsNotRotated) {
   const Tensor theta = Theta(3);
   const RopeMixedOptions options{.prefix = 2, .offsets = {0.5, -1.5}};

@@ -1,5 +1,5 @@
-// The frequencies and gains of RoPE's scalings, against formulas written out
-// here and against values worked out by hand.
+// The frequencies and gains of RoPE's scalings, compared with formulas written
+// out here and with hand-computed values.
 #include <gtest/gtest.h>
 
 #include <numbers>
@@ -27,7 +27,7 @@ std::vector<double> Plain(int dim, double base) {
   return w;
 }
 
-// Frequencies span many orders of magnitude: compare each with its own size.
+// Frequencies span many orders of magnitude: compare each relative to its own.
 void ExpectFrequencies(const std::vector<double>& actual,
                        const std::vector<double>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -69,8 +69,8 @@ TEST(RopeScalingTest, AlphaStretchesTheBase) {
                     Plain(128, 10000.0 * std::pow(1000.0, 128.0 / 126.0)));
 }
 
-// YaRN as published: the pair that turns n times over the original length is
-// c(n) = r ln(L / (2 pi n)) / (2 ln base).
+// YaRN as published: the pair that makes n full rotations over the original
+// length is c(n) = r ln(L / (2 pi n)) / (2 ln base).
 std::vector<double> PaperYarn(int r, double base, const YarnScaling& y) {
   const auto c = [&](double turns) {
     return r * std::log(double(y.original_length) / (2.0 * kPi * turns)) /
@@ -117,7 +117,8 @@ TEST(RopeScalingTest, YarnMatchesPaperFormula) {
 }
 
 // Head 128, base 10000, length 4096: c(32) = 20.94 and c(1) = 45.03, so pairs
-// to 20 keep, pairs from 46 interpolate, and pair 33 is halfway.
+// up to 20 keep their frequency, pairs from 46 are interpolated, and pair 33 is
+// halfway.
 TEST(RopeScalingTest, YarnHoldsHandComputedValues) {
   const Rotation r =
       Scaled(128, YarnScaling{.factor = 16.0, .original_length = 4096});
@@ -138,24 +139,25 @@ TEST(RopeScalingTest, YarnGainFollowsItsSettings) {
   };
   EXPECT_EQ(gain({.factor = 1.0}), 1.0);
   EXPECT_EQ(gain({.factor = 40.0, .attention_factor = 1.5}), 1.5);
-  // DeepSeek: equal magnitudes cancel here and act on the softmax scale.
+  // DeepSeek: equal magnitudes cancel here and change the softmax scale.
   EXPECT_EQ(gain({.factor = 40.0, .mscale = 1.0, .mscale_all_dim = 1.0}), 1.0);
   // (0.0707 ln 40 + 1) / (0.1 ln 40 + 1), with ln 40 = 3.6888794541139363.
   EXPECT_NEAR(gain({.factor = 40.0, .mscale = 0.707, .mscale_all_dim = 1.0}),
               1.2608037774058553 / 1.3688879454113936, kPaperTolerance);
-  // One of the two alone does not count.
+  // One of the two alone has no effect.
   EXPECT_NEAR(gain({.factor = 40.0, .mscale = 0.707}), 1.3688879454113936,
               kPaperTolerance);
 }
 
-// Llama 3.1: wavelengths below 8192 / 4 keep, above 8192 / 1 divide by 8. With
-// base 500000 and head 128 that is pairs to 28 and pairs from 35.
+// Llama 3.1: wavelengths below 8192 / 4 are kept, those above 8192 / 1 are
+// divided by 8. With base 500000 and head 128 these are pairs up to 28 and from
+// 35.
 TEST(RopeScalingTest, Llama3MatchesPaperFormula) {
   const Rotation r = Scaled(128, Llama3Scaling{}, 500000.0);
   const std::vector<double> w = Plain(128, 500000.0);
   std::vector<double> expected;
   for (size_t p = 0; p < 64; ++p) {
-    // Turns over the original length.
+    // Full rotations over the original length.
     const double turns = 8192.0 * w[p] / (2.0 * kPi);
     const double keep = std::clamp((turns - 1.0) / (4.0 - 1.0), 0.0, 1.0);
     expected.push_back(keep * w[p] + (1.0 - keep) * w[p] / 8.0);
@@ -193,15 +195,15 @@ TEST(RopeScalingTest, LongRopeSwitchesListsAndHasAGain) {
 TEST(RopeScalingTest, ProportionalTurnsTheFirstShare) {
   const Rotation r =
       Scaled(16, ProportionalScaling{.partial = 0.25, .factor = 2.0}, 10000.0);
-  // The exponent runs over all 16 channels; two of the eight pairs move.
+  // The exponent runs over all 16 channels; two of the eight pairs rotate.
   const double second = std::pow(10000.0, -2.0 / 16.0) / 2.0;
   ExpectFrequencies(r.theta, {0.5, second, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(r.rotary_dim, 16);
   EXPECT_EQ(r.SecondOfPair(1), 9);
 }
 
-// Scaled frequencies in float32: linear is one division of a float32, bit for
-// bit.
+// Scaled frequencies in float32: linear scaling is a single float32 division,
+// bit for bit.
 TEST(RopeScalingTest, Float32LinearEqualsFloat32Arithmetic) {
   const Rotation r = Rope(64, PairLayout::kHalves,
                           {.scaling = LinearScaling{.factor = 3.0},

@@ -158,8 +158,8 @@ TEST(RopeTest, ScoresDependOnTheOffsetOnly) {
   }
 }
 
-// Three scalars: the gain acts on cos and sin, the factor on the softmax scale,
-// the temperature on each query.
+// Three separate scalars: the gain applies to cos and sin, the factor to the
+// softmax scale, and the temperature to each query.
 TEST(RopeTest, SoftmaxFactorAndTemperatureStayApart) {
   const std::vector<double> w = PaperFrequencies(8, 10000.0);
   const RopeOptions o{.softmax_factor = 1.7,
@@ -187,8 +187,8 @@ TEST(RopeTest, SoftmaxFactorAndTemperatureStayApart) {
               1.0 + 0.1 * std::log(2.0), kPaperTolerance);
 }
 
-// inv_freq, the angle and cos / sin in float32, as the Hugging Face code has
-// them: equal bit for bit, and visibly not the exact angles.
+// inv_freq, the angle and cos / sin in float32, as in the Hugging Face code:
+// equal bit for bit, and measurably different from the exact angles.
 TEST(RopeTest, Float32AnglesEqualFloat32Arithmetic) {
   constexpr int64_t kDim = 128;
   const Rotation single =

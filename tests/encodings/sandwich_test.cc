@@ -8,8 +8,8 @@ LOCUS_COVERS(sandwich);
 namespace locus::testing {
 namespace {
 
-// q.k / sqrt(d) + E[m].E[n] / (8 (h + 1) / H), the inner product of two
-// sinusoidal rows taken channel by channel. `from` is subtracted from both
+// q.k / sqrt(d) + E[m].E[n] / (8 (h + 1) / H), with the inner product of two
+// sinusoidal rows computed channel by channel. `from` is subtracted from both
 // positions: far from 0 the sines themselves lose digits.
 PaperScore SandwichScore(int64_t heads, int dim, double base, int64_t from) {
   return [=](int64_t h, const auto& q, const auto& k, int64_t m, int64_t n) {

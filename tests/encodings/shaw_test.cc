@@ -70,7 +70,7 @@ TEST(ShawTest, MatchesPaperFormula) {
 }
 
 TEST(ShawTest, TakesMixedTables) {
-  // Shared keys beside values a head, and float32 storage.
+  // Shared keys with values per head, and float32 storage.
   const Tensor keys = RandomRows(7, /*per_head=*/false, 1).To(DType::kF32);
   const Tensor values = RandomRows(7, /*per_head=*/true, 2).To(DType::kF32);
   EXPECT_LE(ShawError(keys, values, {-3, 3}, {}), kPaperTolerance);
@@ -165,7 +165,7 @@ TEST(KeyOffsetTest, RefusesBadInput) {
   EXPECT_EQ(ErrorOf([] { KeyOffset(RandomTensor({7}, 1)); }),
             "key offsets need 2M - 1 rows, [2M - 1, D] or [heads, 2M - 1, D], "
             "got f64 [7]");
-  // Past the table there is nothing to fall back on.
+  // There is no fallback past the table.
   const Tensor x = RandomTensor({1, 1, 5, 8}, 1);
   EXPECT_EQ(ErrorOf([&] {
               reference::Attention(x, x, x, KeyOffset(RandomTensor({7, 8}, 1)));

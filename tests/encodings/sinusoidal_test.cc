@@ -13,7 +13,7 @@ constexpr SinusoidLayout kLayouts[] = {SinusoidLayout::kInterleaved,
                                        SinusoidLayout::kHalves,
                                        SinusoidLayout::kHalvesInclusive};
 
-// One row of the three published layouts, each written out on its own.
+// One row of the three published layouts, each written out separately.
 std::vector<double> PaperSinusoid(SinusoidLayout layout, double pos, int d,
                                   double base) {
   std::vector<double> row;

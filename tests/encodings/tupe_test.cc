@@ -33,7 +33,7 @@ PaperScore UntiedScore(const Tensor& q_pos, const Tensor& k_pos,
 }
 
 TEST(TupeTest, MatchesPaperFormula) {
-  // The position vectors need not have the head's width.
+  // The position vectors may have another width than the head.
   const Tensor q_pos = RandomTensor({kHeads, 20, 5}, 1);
   const Tensor k_pos = RandomTensor({kHeads, 20, 5}, 2);
   for (bool with_bias : {false, true}) {

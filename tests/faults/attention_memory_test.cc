@@ -1,4 +1,4 @@
-// Attention without memory: forward by every driver, backward, merging.
+// Attention when memory runs out: forward with every driver, backward, merging.
 #include <future>
 
 #include "faults/failing_new.h"
@@ -12,10 +12,10 @@ struct Case {
   const char* name;
   unsigned terms;
   int bias_kind;
-  bool operands = false;  // all of those that a call may bring
+  bool operands = false;  // all operands that a call may have
 };
 
-// All terms of the algebra, in few calls.
+// All terms, in few calls.
 constexpr Case kCases[] = {
     {"Nothing", 0, 0},
     {"RotateTable", kRotate | kBias, 0},
@@ -55,8 +55,8 @@ class AttentionMemoryTest
   int threads() const { return std::get<1>(GetParam()); }
 };
 
-// A driver on so many threads, however little there is to do. Each attempt is
-// made by a thread that has kept nothing of others.
+// Runs a driver on exactly this many threads. Each attempt uses a new thread,
+// which has nothing cached from others.
 void ExpectDriverAllocatesFirst(const char* driver, const Call& call,
                                 int threads) {
   const AttentionOptions options = call.Options();
@@ -84,7 +84,7 @@ TEST_P(AttentionMemoryTest, Tiled) {
   ExpectDriverAllocatesFirst("tiled", call, threads());
 }
 
-// More queries than pass over the keys at a time.
+// More queries than fit in one pass over the keys.
 TEST_P(AttentionMemoryTest, Decode) {
   const Call call = MakeCall(c(), 20, 60, DType::kBF16);
   ExpectDriverAllocatesFirst("decode", call, threads());
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<1>(info.param));
     });
 
-// Through the front door: an encoding is lowered, and its gradients pulled
+// Through the public API: an encoding is lowered, and its gradients are pulled
 // back. Large enough for two threads.
 TEST(CallMemoryTest, WholeCallsOfAnEncoding) {
   const Tensor q = RandomTensor({1, 4, 130, 32}, 1).To(DType::kF32);

@@ -1,8 +1,8 @@
-// Memory that runs out on purpose: the n-th allocation of a call fails, for
-// every n.
+// Simulated memory exhaustion: the n-th allocation of a call fails, for every
+// n.
 //
-// failing_new_test.cc replaces the global operator new, through which all
-// memory of the library comes, on every thread.
+// failing_new_test.cc replaces the global operator new, which all allocations
+// of the library use, on every thread.
 #ifndef LOCUS_TESTS_FAULTS_FAILING_NEW_H_
 #define LOCUS_TESTS_FAULTS_FAILING_NEW_H_
 
@@ -17,8 +17,8 @@
 
 namespace locus::testing {
 
-// While one lives, allocation n of the process, counted from 0, fails: it
-// alone, or with all that follow.
+// During its lifetime, allocation n of the process, counted from 0, fails: only
+// that one, or with all later ones.
 class FailingNew {
  public:
   enum class Mode : uint8_t { kOnce, kFromThenOn };
@@ -26,7 +26,7 @@ class FailingNew {
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
   ~FailingNew();
-  // Whether it has come to that.
+  // Whether an allocation has failed.
   static bool Failed();
 };
 
@@ -63,9 +63,9 @@ inline bool SameBits(const std::vector<Tensor>& a,
   return true;
 }
 
-// For every n, until a call has no allocation n: attempt(), which returns an
-// Outcome, runs with allocation n failing, and then check(outcome) with memory
-// again. Returns how many allocations there were.
+// For every n, until a call has no allocation n: runs attempt(), which returns
+// an Outcome, with allocation n failing, and then check(outcome) with working
+// allocations. Returns the number of allocations.
 template <typename Attempt, typename Check>
 int64_t ForEveryAllocation(const Attempt& attempt, const Check& check) {
   int64_t allocations = 0;
@@ -95,8 +95,8 @@ int64_t ForEveryAllocation(const Attempt& attempt, const Check& check) {
   return allocations;
 }
 
-// The same for a call that keeps nothing, and returns tensors: it throws or
-// gives the right bits, and afterwards it gives the right bits.
+// The same for a call without side effects that returns tensors: it throws or
+// returns the right bits, and afterwards it returns the right bits.
 template <typename Call>
 void ExpectSurvivesEveryAllocation(const Call& call) {
   const std::vector<Tensor> expected = call();
@@ -112,8 +112,8 @@ void ExpectSurvivesEveryAllocation(const Call& call) {
   EXPECT_GT(allocations, 0);
 }
 
-// The same for a call that writes into tensors of its caller: it throws before
-// the first byte is written, or writes the right bits.
+// The same for a call that writes into its caller's tensors: it throws before
+// writing the first byte, or writes the right bits.
 template <typename Call>
 void ExpectAllocatesBeforeItWrites(const std::vector<Tensor>& outputs,
                                    const Call& call) {

@@ -1,4 +1,4 @@
-// The allocator of these tests, and that it fails when it should.
+// The allocator of these tests, and a check that it fails when it should.
 #include "faults/failing_new.h"
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Allocations that still succeed.
+// Number of allocations that still succeed.
 std::atomic<int64_t> left{kNever};
 std::atomic<bool> once{true};
 std::atomic<bool> failed{false};
@@ -90,7 +90,7 @@ bool FailingNew::Failed() { return failed; }
 
 namespace {
 
-// Allocations that succeed, out of five.
+// Which of five allocations succeed.
 std::vector<bool> FirstFive(int64_t n, FailingNew::Mode mode) {
   std::vector<bool> succeeded(5);
   const FailingNew failing(n, mode);
@@ -123,7 +123,7 @@ TEST(FailingNewTest, OnEveryThread) {
   EXPECT_EQ(outcome, Outcome::kThrew);
 }
 
-// Scratch memory, small, large and on large pages.
+// Scratch memory: small, large and on large pages.
 TEST(FailingNewTest, OfTheLibrarysBuffers) {
   for (int64_t floats : {100, 100 << 10, 100 << 20}) {
     const FailingNew failing(0, FailingNew::Mode::kOnce);

@@ -1,4 +1,4 @@
-// A cache without memory: whatever throws has changed nothing.
+// A cache when memory runs out: an operation that throws has changed nothing.
 #include "faults/failing_new.h"
 #include "locus/locus.h"
 #include "support/tensors.h"
@@ -12,7 +12,7 @@ Tensor Random(int64_t heads, int64_t length, uint64_t seed) {
   return RandomTensor({kBatch, heads, length, kDim}, seed).To(DType::kF32);
 }
 
-// Stored rows, and zeros where a shorter sequence has none.
+// The stored rows, with zeros where a shorter sequence has none.
 Tensor Stored(const KvCache& cache, const Tensor& view) {
   std::vector<double> rows = view.ToVector();
   const int64_t length = cache.size(), heads = kBatch * kHeads;
@@ -24,7 +24,7 @@ Tensor Stored(const KvCache& cache, const Tensor& view) {
   return Tensor::From(view.shape(), std::move(rows));
 }
 
-// What can be seen of a cache.
+// The observable state of a cache.
 std::vector<Tensor> Seen(const KvCache& cache, const Encoding& encoding) {
   std::vector<Tensor> seen = {Stored(cache, cache.keys()),
                               Stored(cache, cache.values())};
@@ -42,7 +42,7 @@ std::vector<Tensor> Seen(const KvCache& cache, const Encoding& encoding) {
   return seen;
 }
 
-// A cache that holds `length` tokens, of unequal number in the two sequences.
+// A cache with `length` tokens, fewer in the second of two sequences.
 KvCache Filled(const Encoding& encoding, int64_t length, DType dtype) {
   KvCache cache({.batch = kBatch,
                  .kv_heads = kHeads,
@@ -56,8 +56,8 @@ KvCache Filled(const Encoding& encoding, int64_t length, DType dtype) {
   return cache;
 }
 
-// change(cache) with every allocation failing, each time on a new cache: it is
-// as before or as it should be, and the next attempt succeeds.
+// Runs change(cache) with every allocation failing, each time on a new cache:
+// the cache is unchanged or as it should be, and the next attempt succeeds.
 template <typename Change>
 void ExpectAllOrNothing(const Encoding& encoding, int64_t length, DType dtype,
                         const Change& change, const Encoding& after) {
@@ -89,8 +89,8 @@ TEST(KvCacheMemoryTest, AppendGrowsOrChangesNothing) {
     int64_t length, added;
     int threads;
   };
-  // From nothing, within the capacity and beyond it; 520 tokens are enough for
-  // two threads.
+  // From an empty cache, within the capacity and beyond it; 520 tokens are
+  // enough for two threads.
   for (const Case& c : std::initializer_list<Case>{
            {0, 3, 1}, {10, 3, 1}, {62, 3, 1}, {62, 520, 2}}) {
     SCOPED_TRACE(::testing::Message() << c.added << " tokens to " << c.length);
@@ -107,7 +107,7 @@ TEST(KvCacheMemoryTest, AppendGrowsOrChangesNothing) {
       none);
 }
 
-// Keys are turned in place.
+// Keys are rotated in place.
 TEST(KvCacheMemoryTest, RerotateTurnsAllKeysOrNone) {
   const Rope rope(kDim, PairLayout::kHalves);
   const Rope other(kDim, PairLayout::kHalves, {.base = 5e5});
@@ -129,7 +129,7 @@ TEST(KvCacheMemoryTest, ShiftMovesAllTokensOrNone) {
       rope);
 }
 
-// Both are as they should be, or there is no fork.
+// Both caches are as they should be, or there is no fork.
 TEST(KvCacheMemoryTest, ForkLeavesTheCacheAlone) {
   const Rope rope(kDim, PairLayout::kHalves);
   const KvCache cache = Filled(rope, 100, DType::kBF16);
@@ -142,7 +142,7 @@ TEST(KvCacheMemoryTest, ForkLeavesTheCacheAlone) {
 TEST(KvCacheMemoryTest, DecodeChangesNothing) {
   const Rope rope(kDim, PairLayout::kHalves);
   const KvCache cache = Filled(rope, 300, DType::kF16);
-  // Few queries are decoded, many are tiled.
+  // Few queries are decoded, many use the tiled driver.
   for (int64_t queries : {1, 60}) {
     const Tensor q = Random(2 * kHeads, queries, 5);
     for (int threads : {1, 2}) {
@@ -167,8 +167,8 @@ TEST(KvCacheMemoryTest, NewCache) {
       [](Outcome) {});
 }
 
-// Sizes whose product overflows are refused, and sizes that no machine has are
-// memory that there is not.
+// Sizes whose product overflows are an Error, and sizes beyond any machine are
+// std::bad_alloc.
 TEST(KvCacheMemoryTest, ImpossibleCapacities) {
   const auto make = [](int64_t capacity) {
     const KvCache cache(

@@ -1,4 +1,4 @@
-// The readers of model files without memory.
+// The readers of model files when memory runs out.
 #include <unistd.h>
 
 #include "faults/failing_new.h"
@@ -14,7 +14,7 @@ using models::FromConfig;
 using models::FromGguf;
 using models::LayerPosition;
 
-// Numbers of what was read: equal numbers, equal tensors.
+// What was read, as numbers: equal facts, equal tensors.
 std::vector<Tensor> Facts(const LayerPosition& p) {
   std::vector<double> facts = {static_cast<double>(p.q_heads),
                                static_cast<double>(p.kv_heads),
@@ -43,11 +43,11 @@ TEST(ReadersMemoryTest, Config) {
   }
 }
 
-// A config that is wrong is refused, and not taken for another one.
+// An invalid config is rejected, and not mistaken for another one.
 TEST(ReadersMemoryTest, WrongConfig) {
   for (const char* text : {"{\"model_type\": \"llama\"", "[]",
                            "{\"model_type\": \"no such model\"}"}) {
-    // It always throws, the one or the other.
+    // It always throws one of the two.
     const auto attempt = [&] {
       const Outcome outcome = Try([&] { FromConfig(text); });
       return outcome == Outcome::kThrew ? Outcome::kReturned
@@ -95,7 +95,7 @@ TEST(ReadersMemoryTest, Safetensors) {
   });
 }
 
-// From disk, mapped.
+// From disk, memory-mapped.
 TEST(ReadersMemoryTest, Files) {
   const auto folder = std::filesystem::temp_directory_path();
   const std::string path =

@@ -1,4 +1,4 @@
-// Rotation without memory.
+// Rotation when memory runs out.
 #include "faults/failing_new.h"
 #include "locus/locus.h"
 #include "support/tensors.h"
@@ -8,7 +8,7 @@ namespace {
 
 TEST(RotateMemoryTest, OutOfPlace) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
-    // One task, several, and heads that are long stretches of memory.
+    // One task, several, and heads that are long contiguous ranges.
     for (int64_t length : {5, 600, 2100}) {
       const Tensor x = RandomTensor({1, 2, length, 64}, 1).To(dtype);
       const Rotation rotation =

@@ -1,10 +1,10 @@
-// Random calls against the reference, for as long as one likes.
+// Compares random calls with the reference, for any length of time.
 //
 //   call_fuzz [--seconds N] [--seed S] [--case K]
 //
-// Runs cases 0, 1, ... of seed S (1) for N seconds (60) of CPU time, or case K
-// alone. Prints the first case that goes wrong, or that ends the program, and
-// how to run it again.
+// Runs cases 0, 1, ... of seed S (default 1) for N seconds (default 60) of CPU
+// time, or only case K. Prints the first case that fails or ends the program,
+// and how to run it again.
 #include <unistd.h>
 
 #include <charconv>
@@ -47,7 +47,7 @@ double CpuSeconds() {
          1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Any two cases of any two seeds are apart.
+// The seeds of any two cases differ.
 uint64_t SeedOf(int64_t seed, int64_t number) {
   std::seed_seq mix{seed & 0xFFFFFFFF, seed >> 32, number & 0xFFFFFFFF,
                     number >> 32};
@@ -56,7 +56,7 @@ uint64_t SeedOf(int64_t seed, int64_t number) {
   return (uint64_t{words[0]} << 32) | words[1];
 }
 
-// How to run the present case again, for a program that is about to end.
+// How to run the current case again, for a program that is about to end.
 char again[256];
 
 void SayAgain(int number) {

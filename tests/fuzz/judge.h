@@ -1,10 +1,10 @@
-// How far a result in float32 may be from the reference in float64.
+// How much a float32 result may differ from the float64 reference.
 //
 // docs/numerics.md states bounds for logits of ordinary size, relative to the
 // largest value of a tensor. Random calls are not always ordinary: logits may
 // be large, and gradients may be small differences of large numbers. So the
-// reference runs a second time on inputs that are off by one rounding each: as
-// much as that changes the result, times a few, float32 may change it too.
+// reference runs a second time on inputs that are each off by one rounding:
+// float32 may change the result by a few times as much as that does.
 #ifndef LOCUS_TESTS_FUZZ_JUDGE_H_
 #define LOCUS_TESTS_FUZZ_JUDGE_H_
 
@@ -25,7 +25,7 @@ inline double Rounding(DType dtype) {
                                 : 0x1p-24;
 }
 
-// The same numbers, each off by a relative `by` at most, as f64.
+// The same numbers, each off by at most a relative `by`, as f64.
 inline Tensor Perturbed(const Tensor& x, double by, Random& random) {
   std::vector<double> values = x.ToVector();
   for (double& value : values) value *= 1.0 + random.Real(-by, by);
@@ -33,13 +33,13 @@ inline Tensor Perturbed(const Tensor& x, double by, Random& random) {
 }
 
 struct Bound {
-  double relative = 0.0;   // to the largest value of the tensor, or 1
-  double perturbed = 0.0;  // times the change that a perturbation makes
+  double relative = 0.0;   // relative to the largest value of the tensor, or 1
+  double perturbed = 0.0;  // multiplies the change caused by a perturbation
   DType stored = DType::kF32;
 };
 
-// "" if `actual` is within the bound of `exact`, else by how much it is not.
-// `nearby` is the reference on perturbed inputs.
+// Returns "" if `actual` is within the bound of `exact`, else a description of
+// the difference. `nearby` is the reference on perturbed inputs.
 inline std::string Compare(const std::string& name, const Tensor& actual,
                            const Tensor& exact, const Tensor& nearby,
                            const Bound& bound) {
@@ -56,13 +56,13 @@ inline std::string Compare(const std::string& name, const Tensor& actual,
   }
   const double least = bound.stored == DType::kF16 ? 0x1p-24 : 0.0;
   for (size_t i = 0; i < e.size(); ++i) {
-    if (a[i] == e[i]) continue;  // infinities too
+    if (a[i] == e[i]) continue;  // including infinities
     const double allowed = bound.relative * largest + bound.perturbed * change +
                            2.0 * Rounding(bound.stored) * std::abs(e[i]) +
                            least;
     const double error = std::abs(a[i] - e[i]);
     if (error <= allowed) continue;
-    // Beyond what the type can hold.
+    // Beyond the range of the type.
     if (bound.stored == DType::kF16 && std::abs(e[i]) > 65000.0) continue;
     return name + " of " + actual.Describe() + ", element " +
            std::to_string(i) + ": " + std::to_string(a[i]) + " instead of " +

@@ -1,4 +1,4 @@
-// Draws for random calls, all from one seed.
+// Random choices for calls, all from one seed.
 #ifndef LOCUS_TESTS_FUZZ_RANDOM_H_
 #define LOCUS_TESTS_FUZZ_RANDOM_H_
 

@@ -1,4 +1,4 @@
-// Calls with one thing wrong: each must be refused by a locus::Error.
+// Calls with a single error: each must be rejected with a locus::Error.
 #ifndef LOCUS_TESTS_FUZZ_SPOIL_H_
 #define LOCUS_TESTS_FUZZ_SPOIL_H_
 
@@ -11,7 +11,8 @@
 
 namespace locus::testing {
 
-// Spoils a good call and tells how; "" if the draw does not apply to it.
+// Makes a valid call invalid and describes how; "" if the choice does not
+// apply.
 inline std::string Spoil(Call& call, Random& random) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();

@@ -1,4 +1,4 @@
-// Tensors of any strides, with NaN in the gaps: whoever reads there shows it.
+// Tensors with any strides, and NaN in the gaps to reveal invalid reads.
 #ifndef LOCUS_TESTS_FUZZ_STRIDED_H_
 #define LOCUS_TESTS_FUZZ_STRIDED_H_
 
@@ -13,8 +13,8 @@
 
 namespace locus::testing {
 
-// The same numbers as the contiguous `from`, elsewhere in memory: axes in any
-// order, gaps between rows and between elements, axes that run backwards.
+// The same numbers as the contiguous `from`, with another memory layout: axes
+// in any order, gaps between rows and between elements, reversed axes.
 inline Tensor Strided(const Tensor& from, Random& random) {
   const auto rank = static_cast<size_t>(from.rank());
   if (random.OneIn(3) || from.NumElements() == 0) return from;

@@ -1,4 +1,4 @@
-// One random call through every door, against the reference.
+// Runs one random call through every entry point, against the reference.
 #ifndef LOCUS_TESTS_FUZZ_TRIAL_H_
 #define LOCUS_TESTS_FUZZ_TRIAL_H_
 
@@ -21,7 +21,7 @@ class Trial {
  public:
   explicit Trial(uint64_t seed) : random_(seed), whole_(random_) {}
 
-  // "" if all is well, else what is wrong.
+  // Returns "" on success, else what is wrong.
   std::string Run() {
     const std::vector<std::string> targets = SimdTargets();
     target_ = targets[static_cast<size_t>(
@@ -40,8 +40,8 @@ class Trial {
  private:
   const Call& call() const { return whole_.call(); }
 
-  // Large logits lose more: float32 holds a logit s to about eps |s|, and the
-  // log of the sum is as large as the largest.
+  // Large logits lose more precision: the error of a logit s in float32 is
+  // about eps |s|, and the log of the sum is as large as the largest logit.
   double Bounded(double tolerance) const {
     double largest = 0.0;
     for (double lse : forward_.lse.ToVector()) {
@@ -50,7 +50,7 @@ class Trial {
     return tolerance * (1.0 + largest / 4.0);
   }
 
-  // The call with every number off by a rounding.
+  // The call with every number off by one rounding.
   Call Nearby(double by) {
     Call near = call();
     near.q = Perturbed(near.q, by, random_);
@@ -116,7 +116,7 @@ class Trial {
     options.threads = options.threads == 1 ? 3 : 1;
     const AttentionResult again =
         Attention(call().q, call().k, call().v, call().terms, options);
-    // As numbers that compare equal, NaN included.
+    // Compares values, with NaN equal to NaN.
     return SameBits(again, forward_)
                ? ""
                : "another number of threads gives other bits";
@@ -154,10 +154,11 @@ class Trial {
     const auto nearby = reference::AttentionBackward(
         Perturbed(d_out, by, random_), near.q, near.k, near.v, near.terms,
         near.Options(), backward);
-    // out is rounded to its type, and with it what is subtracted from dp.
+    // out is rounded to its type, and so is the term subtracted from dp.
     const Bound bound{.relative = Bounded(GradTolerance(call())) *
                                   (narrow ? by / 0x1p-24 : 1.0) *
-                                  // Its derivative is one more product.
+                                  // The derivative of the cap is one more
+                                  // product.
                                   (options.softcap ? 2.0 : 1.0),
                       .perturbed = narrow ? 16.0 : 64.0,
                       .stored = whole_.dtype()};
@@ -186,9 +187,9 @@ class Trial {
       // Tables may be shared by all heads and sequences.
       of_terms.relative *=
           std::sqrt(static_cast<double>(call().q.size(0) * call().q.size(1)));
-      // Sums of roundings, each times a distance.
+      // Sums of roundings, each multiplied by a distance.
       if (a[n].name == "slopes") of_terms.relative *= std::max(4.0, Reach());
-      // Likewise times a coordinate, which is no larger than the position.
+      // Likewise multiplied by a coordinate, which is at most the position.
       if (a[n].name == "theta") of_terms.relative *= std::max(4.0, Farthest());
       const std::string wrong = Compare("d_" + a[n].name, a[n].value,
                                         e[n].value, p[n].value, of_terms);
@@ -236,7 +237,7 @@ class Trial {
     const Call& c = call();
     const int64_t batch = c.k.size(0), length = c.k.size(2);
     for (int64_t begin = 0; begin < length || begin == 0;) {
-      // Sequences of unequal length come all at once.
+      // Sequences of different lengths are appended all at once.
       const int64_t end =
           c.key_lengths.empty()
               ? random_.Draw(std::min(begin + 1, length), length)
@@ -257,11 +258,11 @@ class Trial {
   std::string Cache() {
     const Call& c = call();
     const int64_t batch = c.q.size(0), q_len = c.q.size(2);
-    // Segments of keys are given for all that are cached: not for ragged ones.
+    // Segments cover all cached keys, so they do not work for ragged sequences.
     if (batch == 0 || (!c.key_lengths.empty() && !c.q_seg.empty())) return "";
     if (c.options.dropout.rate > 0.0) return "";
-    // Nor are operands for the keys of the longest sequence, if none is as
-    // long.
+    // Neither do operands for the keys of the longest sequence, if no sequence
+    // is that long.
     if (!c.key_lengths.empty() &&
         (c.options.key_bias.defined() || c.options.pair_bias.defined() ||
          !c.pairs.empty() || !c.prefix.empty() || c.options.return_weights)) {
@@ -273,7 +274,7 @@ class Trial {
     KvCache cache = NewCache(dtype);
     Append(cache);
     AttentionOptions options = c.Options();
-    // Where Attention places the queries.
+    // The default positions of the queries in Attention.
     const CallMask mask(CheckCall(c.q, c.k, c.v, options), options);
     std::vector<int64_t> q_positions;
     for (int64_t b = 0; b < batch; ++b) {
@@ -290,7 +291,7 @@ class Trial {
     if (wrong.empty())
       wrong = Pages(cache, DecodeOptions::From(options), decoded);
     if (!wrong.empty()) return wrong;
-    // Keys and values are rounded to the cache's type.
+    // Keys and values are rounded to the type of the cache.
     const double by = Rounding(dtype);
     const bool narrow = dtype != DType::kF32;
     const Bound bound{.relative = Bounded(ForwardTolerance(call())) +
@@ -301,14 +302,14 @@ class Trial {
   }
 
   static bool SameBits(const AttentionResult& a, const AttentionResult& b) {
-    // As numbers that compare equal, NaN included.
+    // Compares values, with NaN equal to NaN.
     return RelativeError(a.out, b.out) == 0.0 &&
            (!a.lse.defined() || RelativeError(a.lse, b.lse) == 0.0) &&
            (!a.weights.defined() || RelativeError(a.weights, b.weights) == 0.0);
   }
 
-  // Tokens that came before and were evicted, and a copy of the cache, change
-  // nothing; of integers they change nothing either, whatever their error.
+  // Tokens that were appended before and evicted, and copies of the cache,
+  // change nothing; this holds for int8 as well, whatever its error.
   std::string EditedCache(DType dtype, const DecodeOptions& options,
                           const AttentionResult& decoded) {
     const Call& c = call();
@@ -342,7 +343,7 @@ class Trial {
     return "";
   }
 
-  // The tokens of a cache in blocks: the same bits.
+  // The tokens of a cache in blocks give the same bits.
   std::string Pages(const KvCache& cache, const DecodeOptions& options,
                     const AttentionResult& decoded) {
     const Call& c = call();
@@ -352,7 +353,7 @@ class Trial {
     const int64_t per_sequence = (cache.size() + size - 1) / size;
     std::vector<int64_t> table, lengths;
     for (int64_t b = 0; b < batch; ++b) lengths.push_back(cache.size(b));
-    // Blocks in the opposite order.
+    // Blocks in reverse order.
     for (int64_t n = batch * per_sequence; n-- > 0;) table.push_back(n);
     const auto deal = [&](const Tensor& from) {
       const int64_t dim = from.size(3);
@@ -397,7 +398,7 @@ class Trial {
         return false;
       } catch (const Error&) {
         return true;
-      }  // anything else ends the program, which is right for it
+      }  // any other exception ends the program, as it should
     };
     if (!refused([&] { Attention(bad.q, bad.k, bad.v, bad.terms, options); })) {
       return "Attention accepts a bad " + how;

@@ -80,7 +80,7 @@ class WholeCall {
     q_len_ = Length();
     k_len_ = random_.OneIn(3) ? q_len_ : Length();
     if (random_.OneIn(5)) q_len_ = 1;
-    // The reference takes some 10 ns a product: a tenth of a second at most.
+    // The reference takes some 10 ns per product: at most a tenth of a second.
     const auto work = [&] {
       return batch_ * heads_ * q_len_ * k_len_ * (head_dim_ + value_dim_);
     };
@@ -98,7 +98,7 @@ class WholeCall {
   }
 
   std::vector<int64_t> Tokens(int64_t length) {
-    // Counted from 0; only where positions begin there.
+    // Default positions start at 0, so they are used only then.
     const int64_t kind = random_.Draw(0, 4);
     if (kind == 0 && first_ == 0) return {};
     std::vector<int64_t> positions;
@@ -125,7 +125,7 @@ class WholeCall {
     if (q_len_ == 0 && k_len_ == 0) first_ = 0;  // where there is nothing
     call_.q_pos = Tokens(q_len_);
     call_.k_pos = Tokens(k_len_);
-    // Left to the call, queries end where the keys end.
+    // By default, queries end where the keys end.
     if (call_.q_pos.empty() && q_len_ > 0 && first_ != 0) {
       call_.q_pos.assign(static_cast<size_t>(q_len_), first_);
     }
@@ -170,7 +170,7 @@ class WholeCall {
   Tensor Input(int64_t heads, int64_t length, int64_t dim, DType dtype,
                bool keys) {
     Tensor values = RandomTensor({batch_, heads, length, dim}, random_.Seed());
-    // Keys past the end do not exist: nobody may look at them.
+    // Keys past the end do not exist, so they must not be read.
     if (keys && !call_.key_lengths.empty() && random_.OneIn(2)) {
       auto* x = values.MutableData<double>();
       for (int64_t row = 0; row < batch_ * heads * length; ++row) {
@@ -276,8 +276,8 @@ class WholeCall {
       }
     }
     if (random_.OneIn(6)) r.origin = first_ + random_.Draw(0, reach_);
-    // An angle is rounded to float64: past some millions that begins to show,
-    // and differs with the order of the products.
+    // Angles are rounded to float64: beyond some millions the error becomes
+    // visible, and depends on the order of the products.
     constexpr double kLargestAngle = 1e6;
     const double far = std::abs(static_cast<double>(first_));
     for (double& theta : r.theta) {
@@ -298,7 +298,7 @@ class WholeCall {
     return r;
   }
 
-  // Some of them minus infinity, as tables have it that hide offsets.
+  // Some values become minus infinity, as in tables that hide offsets.
   Tensor WithInfinities(const Tensor& values) {
     std::vector<double> numbers = values.ToVector();
     for (double& x : numbers) {
@@ -339,7 +339,7 @@ class WholeCall {
       t.scale.rows = RandomTensor({Heads(), reach_}, random_.Seed());
       t.scale.first_position = first_;
     }
-    // Few terms mostly; sometimes all.
+    // Mostly a few terms; sometimes all.
     const int64_t rare = random_.OneIn(4) ? 1 : 4;
     if (random_.OneIn(2)) t.rotate = DrawScoreRotation();
     if (random_.OneIn(rare + 1)) {
@@ -359,7 +359,7 @@ class WholeCall {
     return t;
   }
 
-  // [B or 1, H or 1, ...], some of it shared, in any strides.
+  // [B or 1, H or 1, ...], with some axes broadcast, and any strides.
   Tensor Operand(std::vector<int64_t> shape) {
     for (size_t axis = 0; axis + 1 < shape.size(); ++axis) {
       if (random_.OneIn(3)) shape[axis] = 1;
@@ -376,7 +376,7 @@ class WholeCall {
     for (size_t axis = 4; axis-- > 0; step *= mask.shape[axis]) {
       mask.strides[axis] = step;
     }
-    // Few or many, or none of whole stretches.
+    // Hides few or many pairs, or whole ranges.
     const int64_t odds = random_.Draw(2, 9), stretch = random_.Draw(1, 80);
     bool seen = true;
     for (int64_t n = 0; n < step; ++n) {
@@ -417,7 +417,7 @@ class WholeCall {
   Call call_;
   int64_t batch_ = 0, heads_ = 0, kv_heads_ = 0, q_len_ = 0, k_len_ = 0;
   int64_t head_dim_ = 0, value_dim_ = 0;
-  int64_t first_ = 0, reach_ = 1;  // positions lie in [first, first + reach)
+  int64_t first_ = 0, reach_ = 1;  // positions are in [first, first + reach)
 };
 
 }  // namespace locus::testing

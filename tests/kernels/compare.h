@@ -1,4 +1,4 @@
-// The fused kernels against the float64 reference.
+// Compares the fused kernels with the float64 reference.
 #ifndef LOCUS_TESTS_KERNELS_COMPARE_H_
 #define LOCUS_TESTS_KERNELS_COMPARE_H_
 
@@ -12,7 +12,7 @@ namespace locus::testing {
 
 inline constexpr double kEps = 0x1p-23;  // float32
 
-// Float32 sums of D products carry about sqrt(D) roundings.
+// Float32 sums of D products accumulate about sqrt(D) roundings.
 inline double ForwardTolerance(const Call& call) {
   return 4.0 * kEps * std::sqrt(static_cast<double>(call.q.size(3)) + 12.0);
 }
@@ -24,7 +24,7 @@ inline double GradTolerance(const Call& call) {
              static_cast<double>(std::max(call.q.size(2), call.k.size(2))));
 }
 
-// The call with its inputs as float32: both sides then see the same numbers.
+// The call with its inputs as float32, so that both sides see the same numbers.
 inline Call AsFloat(Call call) {
   call.q = call.q.To(DType::kF32);
   call.k = call.k.To(DType::kF32);
@@ -32,7 +32,7 @@ inline Call AsFloat(Call call) {
   return call;
 }
 
-// A call by the driver of that name, on exactly so many threads, with lse.
+// Runs a call with the named driver, on exactly this many threads, with lse.
 inline AttentionResult RunDriver(const char* driver, const Call& call,
                                  int threads, bool keys_rotated = false) {
   AttentionOptions options = call.Options();
@@ -46,7 +46,7 @@ inline AttentionResult RunDriver(const char* driver, const Call& call,
                       kernels::Rows(call.v));
 }
 
-// The name of the driver that a call takes.
+// The name of the driver that a call is run by.
 inline std::string DriverOf(const Call& call) {
   return ExplainCall(call.q, call.k, call.v, call.terms, call.Options()).driver;
 }
@@ -61,7 +61,7 @@ inline void ExpectResultEqualsReference(const Call& call,
   EXPECT_LE(RelativeError(actual.weights, expected.weights), tolerance);
 }
 
-// The drivers of these names, which need not be those that would take the call.
+// Runs the named drivers, even if the call would not choose them.
 inline void ExpectDriversEqualReference(
     const Call& call, std::initializer_list<const char*> drivers) {
   const reference::Forward expected =
@@ -73,7 +73,7 @@ inline void ExpectDriversEqualReference(
   }
 }
 
-// Attention, and the tiled kernel, to which it would not give few queries.
+// Attention, and also the tiled kernel, which it would not use for few queries.
 inline void ExpectForwardEqualsReference(const Call& call) {
   AttentionOptions options = call.Options();
   options.return_lse = true;
@@ -85,7 +85,7 @@ inline void ExpectForwardEqualsReference(const Call& call) {
                               expected);
 }
 
-// The same bits on one, two and seven threads.
+// Bitwise equal on one, two and seven threads.
 inline void ExpectSameBitsOnAnyThreads(const char* driver, const Call& call) {
   const AttentionResult one = RunDriver(driver, call, 1);
   for (int threads : {2, 7}) {
@@ -170,8 +170,8 @@ inline void ExpectBackwardEqualsReference(const Call& call, uint64_t seed) {
   for (Param& param : Members(expected.operands)) b.push_back(std::move(param));
   ASSERT_EQ(a.size(), b.size());
   for (size_t n = 0; n < a.size(); ++n) {
-    // ds of a row sums to zero. Weighed by distance and summed to one number,
-    // little of it is left: two bits more are lost.
+    // ds of a row sums to zero. Weighted by distance and summed to a single
+    // number, most of it cancels: two more bits are lost.
     const double factor = a[n].name == "slopes" ? 4.0 : 1.0;
     EXPECT_LE(RelativeError(a[n].value, b[n].value), factor * tolerance)
         << a[n].name;
@@ -202,8 +202,8 @@ inline void ExpectParamsEqualReference(const Call& call,
   }
 }
 
-// Calls f(config, draw) for every subset of the terms and kind of bias; `draw`
-// is for the sizes, which f chooses.
+// Calls f(config, draw) for every subset of the terms and kind of bias; f draws
+// the sizes from `draw`.
 template <typename F>
 void ForEverySubset(uint64_t seed, const F& f) {
   for (unsigned terms = 0; terms <= kAllTerms; ++terms) {
@@ -228,7 +228,7 @@ inline void Lower(const Encoding& encoding, Call& call) {
   call.terms = encoding.Lower(CallShape(call.q, call.k, call.v, options)).terms;
 }
 
-// Runs `f` under every SIMD target of this machine.
+// Runs `f` with every SIMD target of this machine.
 template <typename F>
 void OnEveryTarget(const F& f) {
   for (const std::string& target : SimdTargets()) {

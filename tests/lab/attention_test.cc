@@ -1,5 +1,5 @@
-// Fused attention as an operation of libtorch against plain tensor operations
-// in float64, whose gradients are libtorch's own.
+// Fused attention as a libtorch operation, against plain tensor operations in
+// float64 with libtorch's own gradients.
 #include "lab/train/attention.h"
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ namespace {
 
 constexpr int64_t kBatch = 2, kHeads = 3, kLength = 37, kHeadDim = 8;
 
-// Errors of a float32 sum of kLength rounded products, relative to the largest
-// entry. Scores reach about ten, and softmax multiplies an absolute error of a
-// score into a relative one of a weight.
+// The error of a float32 sum of kLength rounded products, relative to the
+// largest entry. Scores reach about ten, and softmax turns an absolute error of
+// a score into a relative error of a weight.
 constexpr double kTolerance =
     16.0 * kLength * std::numeric_limits<float>::epsilon();
 
@@ -31,9 +31,9 @@ struct Result {
   std::vector<torch::Tensor> grads = {};  // q, k, v, parameters
 };
 
-// The largest error, relative to the largest entry, or to the random inputs'
-// own size of 1: FIRE's b2 shifts all scores alike, so its gradient is zero but
-// for rounding.
+// The largest error relative to the largest entry, or to the random inputs'
+// scale of 1: FIRE's b2 shifts all scores alike, so its gradient is zero up to
+// rounding.
 double Error(const torch::Tensor& got, const torch::Tensor& want) {
   const double size = std::max(want.abs().max().item<double>(), 1.0);
   return (got.to(torch::kDouble) - want).abs().max().item<double>() / size;
@@ -57,11 +57,11 @@ std::vector<std::string_view> Names() {
   return names;
 }
 
-// Runs one path on the same numbers in the given type.
+// Runs one implementation on the same numbers in the given type.
 Result RunPath(bool fused, torch::ScalarType type, const EncodingValues& given,
                bool causal) {
   torch::manual_seed(7);
-  // A view with the strides that a model has: [B, L, 3, H, D], permuted.
+  // A view with the strides of a model: [B, L, 3, H, D], permuted.
   const torch::Tensor qkv = torch::randn({kBatch, kLength, 3, kHeads, kHeadDim})
                                 .to(type)
                                 .requires_grad_();

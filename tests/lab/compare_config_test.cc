@@ -1,4 +1,4 @@
-// Options, presets and the plan that follows from them.
+// Options, presets and the resulting plan.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ std::string Complaint(const std::map<std::string, std::string>& texts) {
   return "";
 }
 
-// Tests run beside one another, each in a process of its own.
+// Tests run in parallel, each in a separate process.
 std::string ConfigPath() {
   return testing::TempDir() + "compare_config_" + std::to_string(getpid()) +
          ".json";
@@ -140,7 +140,7 @@ TEST(CompareConfigTest, FileHasTheNamesOfOptions) {
   EXPECT_NE(ConfigComplaint("[1]").find("one JSON object"), std::string::npos);
 }
 
-// A later value would silently take the place of the first.
+// A later value would silently replace the first.
 TEST(CompareConfigTest, ASettingTwiceIsRefused) {
   for (const char* text : {R"({"steps": 5, "heads": 2, "steps": 6})",
                            R"({"train_length": 8, "train-length": 9})",
@@ -159,7 +159,7 @@ TEST(CompareConfigTest, EndlessAndLargeConfigsAreRefused) {
   }
   EXPECT_NE(ConfigComplaint(R"({"steps": {"a": 1}})").find("an object within"),
             std::string::npos);
-  // Of names in a file a terminal sees plain characters alone.
+  // Names in a file are shown with plain characters only.
   EXPECT_NE(ConfigComplaint("{\"\\u001b[31m\": 1}").find("'\\x1b[31m'"),
             std::string::npos);
 }
@@ -225,7 +225,7 @@ TEST(ComparePlanTest, PresetsGrow) {
   EXPECT_LT(4 * work("default"), work("full"));
 }
 
-// Early on there is an answer to everything, which then becomes surer.
+// Early on there are results for everything, which then become more certain.
 TEST(ComparePlanTest, EveryEncodingComesFirstWithOneSeed) {
   const auto plan = MakePlan(Resolve({}));
   size_t n = 0;

@@ -1,4 +1,4 @@
-// Intervals against closed forms, and what they make of a study's scores.
+// Intervals against closed forms, and the conclusions from a study's scores.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace locus::lab {
 namespace {
 
-// Blocks that differ by noise of `sigma`, seeds by their own of `seed_sigma`.
+// Blocks with noise of `sigma`, seeds with noise of `seed_sigma`.
 Scores Noisy(uint64_t name, size_t seeds, size_t blocks, double mean,
              double sigma, double seed_sigma) {
   Random random("noisy", {name});
@@ -30,7 +30,8 @@ TEST(StatisticsTest, EqualBlocksGiveStudentsIntervalOverSeeds) {
   const Scores scores = {{{1, 1}, {1, 1}}, {{2, 1}, {2, 1}}, {{6, 1}, {6, 1}}};
   const Interval interval = MeanInterval(scores);
   EXPECT_DOUBLE_EQ(interval.mean, 3);
-  // t(2) s / sqrt(3), s^2 = 7; a thousand replicates know it to a few percent.
+  // t(2) s / sqrt(3), s^2 = 7; a thousand replicates estimate it to a few
+  // percent.
   const double half = 4.303 * std::sqrt(7.0 / 3.0);
   EXPECT_NEAR(interval.high - interval.mean, half, 0.1 * half);
   EXPECT_DOUBLE_EQ(interval.mean - interval.low, interval.high - interval.mean);
@@ -55,7 +56,7 @@ TEST(StatisticsTest, IntervalsCoverTheTruthAboutAsOftenAsTheySay) {
         MeanInterval(Noisy(static_cast<uint64_t>(n), 4, 16, 1.0, 0.3, 0.2));
     covered += interval.low <= 1.0 && 1.0 <= interval.high ? 1 : 0;
   }
-  // 95 % of 200, within four standard deviations or wider: it may be cautious.
+  // 95 % of 200, minus four standard deviations; it may be conservative.
   EXPECT_GE(covered, 178);
 }
 
@@ -70,7 +71,7 @@ TEST(StatisticsTest, DifferencesArePairedInSeedsAndBlocks) {
   EXPECT_TRUE(difference.ExcludesZero());
   EXPECT_LT(difference.high - difference.low, 1e-9);
   EXPECT_FALSE(DifferenceInterval(a, a).ExcludesZero());
-  // The means themselves are far from told apart.
+  // The means themselves cannot be distinguished.
   EXPECT_LT(MeanInterval(b).low, MeanInterval(a).mean);
 }
 
@@ -81,7 +82,7 @@ TEST(StatisticsTest, OneBlockOfOneSeedHasNoInterval) {
   EXPECT_FALSE(interval.ExcludesZero());
 }
 
-// Evaluations of one length, whose blocks have that loss and share right.
+// Evaluations at one length, with this loss and this share of correct answers.
 Json Evaluated(int64_t length, double loss, double right, uint64_t seed) {
   Random random("evaluated", {seed, static_cast<uint64_t>(length)});
   Json blocks = Json::array();
@@ -97,7 +98,7 @@ struct Found {
   Evidence evidence = {};
 };
 
-// A task with these encodings: loss and share right at 1x and at 4x.
+// A task with these encodings: loss and share of correct answers at 1x and 4x.
 struct Model {
   const char* encoding;
   double loss[2];

@@ -1,4 +1,4 @@
-// Files that are whole or not there, and damage that is found.
+// Files are complete or absent, and damage is detected.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -63,7 +63,7 @@ TEST_F(CompareStoreTest, EveryDamageIsFound) {
   const fs::path path = folder_ / "checkpoint";
   WriteCheckpoint(path, {{"step", 3}, {"model", "0123456789"}});
   const std::string good = ReadFile(path);
-  // A bit of each byte, and each length short of the whole.
+  // One bit of each byte, and every truncated length.
   for (size_t n = 0; n < good.size(); ++n) {
     std::string bad = good;
     bad[n] = static_cast<char>(bad[n] ^ 4);

@@ -1,6 +1,5 @@
-// Pictures of the report: a cell is the value at the position, channel, head or
-// offset that its axes name, however large the model and however long the
-// input.
+// Pictures of the report: a cell has the value at the position, channel, head
+// or offset that its axes name, for models and inputs of any size.
 #include "lab/train/pictures.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +42,7 @@ std::vector<PictureData> OfKind(const std::vector<PictureData>& pictures,
   return found;
 }
 
-// The largest difference of a cell from `value(y, x)` of what its axes name.
+// The largest difference of a cell from `value(y, x)` at its axis values.
 double WorstCell(const PictureData& picture, auto value) {
   EXPECT_EQ(picture.values.size(), picture.y_values.size());
   double worst = 0;
@@ -77,7 +76,7 @@ TEST(PicturesTest, SinusoidsAreSinesAndCosines) {
       EXPECT_LT(WorstCell(pictures[0], sinusoid), 1e-6) << dim;
       EXPECT_LE(pictures[0].x_values.size(), 128U);
       EXPECT_LE(pictures[0].y_values.size(), 128U);
-      // Each sine has its cosine beside it, and positions have no gaps.
+      // Each sine is followed by its cosine, and positions have no gaps.
       const auto& channels = pictures[0].x_values;
       for (size_t c = 0; c < channels.size(); c += 2) {
         EXPECT_EQ(std::fmod(channels[c], 2.0), 0.0);
@@ -126,7 +125,7 @@ TEST(PicturesTest, CellsAreValuesOfTheEncoding) {
                           }),
                 0.0)
           << name;
-      // Near and far offsets are both there.
+      // Both near and far offsets are present.
       EXPECT_EQ(p.x_values.front(), 0.0);
       EXPECT_GT(p.x_values.back(), 0.95 * kLength);
       ++compared;
@@ -158,7 +157,7 @@ TEST(PicturesTest, LongAttentionIsAveragedAndSaysSo) {
     const std::string words =
         "means of " + std::to_string(side) + " x " + std::to_string(side);
     EXPECT_EQ(p.title.find(words) != std::string::npos, side > 1) << p.title;
-    // The weights of a query sum to 1, so that all of them sum to the length.
+    // The weights of a query sum to 1, so the sum of all weights is the length.
     double sum = 0;
     const auto extent = [&, length = length](double first, int64_t step) {
       return std::min(static_cast<double>(step),

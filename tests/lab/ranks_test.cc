@@ -1,5 +1,5 @@
-// Runs that several ranks share, beside runs of one process. Under mpirun every
-// rank runs every test.
+// Runs shared by several ranks, compared with runs of a single process. Under
+// mpirun every rank runs every test.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,9 +17,9 @@
 namespace locus::lab {
 namespace {
 
-using LabRun = lab::Run;  // tests have a Run of their own
+using LabRun = lab::Run;  // tests have a method Run as well
 
-// Uneven on 3 and on 4 ranks.
+// Not divisible by 3 or 4 ranks.
 constexpr int64_t kBatch = 10;
 
 const Corpus& Text() {
@@ -47,8 +47,8 @@ RunSpec Small(const std::string& task, const std::string& encoding) {
   return spec;
 }
 
-// The optimiser's mean after a first step, the first row of its moments, is the
-// clipped gradient times a constant.
+// The optimiser's first moment after one step, the first row of its moments, is
+// the clipped gradient times a constant.
 std::vector<float> FirstGradient(const RunSpec& spec, const Ranks& ranks) {
   LabRun run(spec, &Text(), ranks);
   run.Step();
@@ -87,11 +87,11 @@ class TrainingTest
   }
 };
 
-// A number of the gradient is a sum over the tokens of the batch. Ranks group
-// its terms in another way, which changes each partial sum by half a unit in
-// its last place: by the square root of the number of tokens, if rounding is
-// random, of the largest of such sums. Four of those leave room for the layers
-// that the gradient passes through.
+// An element of the gradient is a sum over the tokens of the batch. Ranks group
+// its terms differently, which changes each partial sum by half a unit in its
+// last place: if rounding is random, in total by the square root of the number
+// of tokens times that of the largest partial sum. Four times this leaves room
+// for the layers that the gradient passes through.
 TEST_P(TrainingTest, FirstGradientIsThatOfOneProcess) {
   const RunSpec spec = Spec();
   const std::vector<float> alone = FirstGradient(spec, SingleProcess());
@@ -131,7 +131,7 @@ TEST_P(TrainingTest, ScoresToTheBitsOfOneProcess) {
   for (int n = 0; n < 3; ++n) alone.Step();
   LabRun shared(Spec(), &Text(), ranks_);
   shared.Load(alone.Save());
-  // One stretch of sequences, several, and a last one that is shorter.
+  // One range of sequences, several, and a shorter last one.
   for (const int64_t length : {16, 512, 1000}) {
     const Evaluation a = alone.Evaluate(length, 9000);
     const Evaluation b = shared.Evaluate(length, 9000);
@@ -165,7 +165,7 @@ TEST_F(RanksTest, SharesCoverEverythingOnce) {
   }
 }
 
-// The first rank does all the work, and the sums add zeros to it.
+// The first rank does all the work, and the others add zeros.
 TEST_F(RanksTest, RanksWithoutSequencesChangeNoBit) {
   RunSpec spec = Small("count", "rope");
   spec.batch = 1;
@@ -175,7 +175,7 @@ TEST_F(RanksTest, RanksWithoutSequencesChangeNoBit) {
   EXPECT_EQ(alone.Save(), shared.Save());
 }
 
-// An encoder's sequence of eight bytes often has none that is asked for.
+// An encoder's sequence of eight bytes often has no blanks.
 TEST_F(RanksTest, SequencesWithoutAQuestionCountForNothing) {
   RunSpec spec = Small("text", "none");
   spec.kind = ModelKind::kEncoder;
@@ -183,7 +183,8 @@ TEST_F(RanksTest, SequencesWithoutAQuestionCountForNothing) {
   spec.batch = ranks_.size();
   LabRun alone(spec, &Text());
   LabRun shared(spec, &Text(), ranks_);
-  // Rounding grows from step to step; a wrong weight shows in the first digits.
+  // Rounding errors grow from step to step; a wrong weight shows in the first
+  // digits.
   for (int n = 0; n < 4; ++n) EXPECT_NEAR(alone.Step(), shared.Step(), 1e-5);
 }
 

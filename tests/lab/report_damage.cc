@@ -1,5 +1,5 @@
-// Damages each value of a real results.json in every way that a value can be
-// wrong: the report is drawn, or one sentence tells where the damage is.
+// Damages each value of a real results.json in every way: either the report is
+// drawn, or one sentence says where the damage is.
 //
 // usage: report_damage_test RESULTS.json
 #include <fmt/format.h>
@@ -21,8 +21,8 @@ std::string file;
 
 using Pointer = Json::json_pointer;
 
-// A pointer to every value, one element standing for all of an array: "[0]" and
-// the last one, which may be another kind (a refusal, a gap).
+// A pointer to every value; of an array only "[0]" and the last element, which
+// may be of another kind (a refusal, a gap).
 void Collect(const Json& value, const Pointer& at, std::vector<Pointer>& out) {
   if (!at.empty()) out.push_back(at);
   if (value.is_object()) {
@@ -53,7 +53,7 @@ std::string PathOf(const Pointer& at) {
   return path;
 }
 
-// Empty if the report could be drawn, else the sentence.
+// Empty if the report could be drawn, else the error message.
 std::string Complaint(const Json& results) {
   try {
     const Json read = ParseResults(results.dump());
@@ -101,7 +101,8 @@ TEST(ReportDamageTest, EveryDamageIsShownOrNamed) {
           << complaint;
       EXPECT_EQ(complaint.find('\n'), std::string::npos) << complaint;
       EXPECT_EQ(complaint.find('\x1b'), std::string::npos) << complaint;
-      // The damage, or what it breaks: a picture's axis and its rows.
+      // The damage itself or what it breaks, such as a picture's axis and its
+      // rows.
       const std::string first =
           PathOf(at).substr(0, PathOf(at).find_first_of(".["));
       EXPECT_EQ(complaint.find(first), 0U)

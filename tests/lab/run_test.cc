@@ -1,4 +1,4 @@
-// Runs: what they share, what they depend on, what survives being saved.
+// Runs: what they share, what they depend on, and saving.
 #include "lab/train/run.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace locus::lab {
 namespace {
 
-using LabRun = lab::Run;  // tests have a Run of their own
+using LabRun = lab::Run;  // tests have a method Run as well
 
 RunSpec Small(const std::string& encoding) {
   RunSpec spec = DefaultSpec("count");
@@ -53,8 +53,8 @@ TEST_P(EveryEncodingTest, TrainsBothKindsOfModel) {
   }
 }
 
-// Whatever is not the encoding's starts alike; whatever it starts with, the
-// data of a step are the same.
+// Everything except the encoding has the same initial values, and the data of a
+// step are the same for any initial values.
 TEST_P(EveryEncodingTest, SharesTheStartOfEverythingElse) {
   const auto model = [](const std::string& encoding, uint64_t seed) {
     return Model({.position = {.encoding = encoding,
@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Every, EveryEncodingTest, testing::ValuesIn(Names()),
                            return name;
                          });
 
-// What the explorer shows: trained parameters fit the example of the
-// descriptor that Trained names, and are no longer those of the start.
+// What the explorer shows: trained parameters match the example of the
+// descriptor that Trained returns, and differ from the initial ones.
 TEST_P(EveryEncodingTest, GivesItsTrainedParameters) {
   LabRun run(Small(GetParam()), nullptr);
   const auto numbers = [&] {
@@ -172,7 +172,7 @@ TEST(RunTest, ExtendsRopeAndRemembersIt) {
   resumed.Load(after);
   EXPECT_EQ(resumed.Step(), run.Step());
   EXPECT_EQ(resumed.Evaluate(64, 128).loss, run.Evaluate(64, 128).loss);
-  // Back to where it was.
+  // Back to the earlier state.
   resumed.Load(before);
   EXPECT_EQ(resumed.Evaluate(64, 128).loss, plain);
   EXPECT_THROW(run.Extend({{"scaling", "magic"}}, 64), Error);
@@ -186,7 +186,7 @@ TEST(RunTest, RefusesStatesThatAreNotItsOwn) {
   EXPECT_THROW(LabRun(Small("alibi"), nullptr).Load(saved), Error);
   EXPECT_THROW(run.Load(""), Error);
   EXPECT_THROW(run.Load("not a state at all"), Error);
-  // Damage within is found by the file's checksum.
+  // Damage within the state is detected by the file's checksum.
   for (const size_t cut :
        {size_t{9}, size_t{40}, saved.size() / 2, saved.size() - 1}) {
     EXPECT_THROW(run.Load(std::string_view(saved).substr(0, cut)), Error);

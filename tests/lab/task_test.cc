@@ -1,4 +1,4 @@
-// Every task's answers, read off its tokens by other code than made them.
+// The answers of every task, derived from its tokens by independent code.
 #include "lab/tasks/task.h"
 
 #include <gtest/gtest.h>
@@ -28,12 +28,12 @@ std::string Prose() {
   return text;
 }
 
-// What each output of a sequence shall be, given the tokens alone.
+// The expected outputs of a sequence, given only the tokens.
 using Answers = std::vector<int64_t>;
 using Oracle = std::function<Answers(const std::vector<int64_t>& tokens)>;
 
-// Tokens after the mark (the 33rd symbol of the row tasks) continue the row
-// that `order` makes of the items before it.
+// Tokens after the mark (the 33rd symbol of the sequence tasks) continue the
+// sequence that `order` makes from the items before it.
 Answers AfterMark(const std::vector<int64_t>& tokens,
                   const std::function<void(Answers&)>& order) {
   const auto mark = std::find(tokens.begin(), tokens.end(), 32);
@@ -82,7 +82,7 @@ const std::map<std::string, Oracle>& DecoderOracles() {
       {"recall",
        [](const Answers& t) {
          Answers a(t.size(), kUnscored);
-         // Looks back from each read, where the task keeps a memory.
+         // Searches backwards from each read, where the task keeps a memory.
          for (size_t i = 0; i < t.size(); ++i) {
            for (size_t j = i; t[i] < 8 && j-- > 0;) {
              if (t[j] < 8 || (t[j] - 8) / 8 != t[i]) continue;
@@ -134,8 +134,8 @@ TEST_P(TaskTest, AnswersFollowFromTheTokens) {
   }
 }
 
-// An encoder's answers are blanked in what it sees, unless the task labels
-// tokens; blanks with their answers put back are what a decoder would see.
+// An encoder's answers are blanked in its input, unless the task labels tokens;
+// inputs with their answers restored are what a decoder would see.
 TEST_P(TaskTest, EncodersSeeNoAnswer) {
   if (GetParam() == "k-back" || GetParam() == "count" ||
       GetParam() == "recall") {
@@ -260,7 +260,7 @@ TEST(TaskTest, ACorpusHasALimit) {
   std::filesystem::remove(path);
 }
 
-// FIPS 180-4's own examples, and the padding's edges.
+// The examples of FIPS 180-4, and edge cases of the padding.
 TEST(Sha256Test, MatchesTheStandard) {
   EXPECT_EQ(Sha256("abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -1,4 +1,4 @@
-// Weights in files: what is right is a view, what is wrong is one sentence.
+// Weights in files: valid data become views, and errors are one sentence.
 #include "locus/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(CheckpointTest, SafetensorsAreViews) {
   // The very bytes of the file.
   EXPECT_EQ(static_cast<const void*>(table.Data<float>()),
             static_cast<const void*>(bytes.data() + bytes.size() - 24));
-  EXPECT_THROW(file.Get("n"), Error);  // of a type that is no number here
+  EXPECT_THROW(file.Get("n"), Error);  // of a type that is not supported
   EXPECT_THROW(file.Get("absent"), Error);
 }
 
@@ -106,7 +106,7 @@ TEST(CheckpointTest, HostileSafetensors) {
               "a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})",
                 std::string(8, '\0'))),
             "the safetensors header has the key \"a\" twice in one object");
-  // A length of 2^63, and files that end at once.
+  // A length of 2^63, and files that end immediately.
   std::string huge;
   Append<uint64_t>(huge, uint64_t{1} << 63);
   EXPECT_EQ(Refusal(huge + "{}"),
@@ -122,7 +122,7 @@ TEST(CheckpointTest, HostileSafetensors) {
             0u);
 }
 
-// Every prefix of a right file is refused, and nothing crashes.
+// Every prefix of a valid file is rejected, and none crashes.
 TEST(CheckpointTest, TruncatedFiles) {
   const std::string safe = Safetensors(
       R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})",
@@ -137,7 +137,7 @@ TEST(CheckpointTest, TruncatedFiles) {
   for (size_t n = 0; n < safe.size(); ++n) {
     EXPECT_NE(Refusal(safe.substr(0, n)), "accepted") << n;
   }
-  // The last 8 bytes are padding of the data.
+  // The last 8 bytes pad the data.
   for (size_t n = 0; n + 8 < gguf.size(); ++n) {
     EXPECT_NE(Refusal(gguf.substr(0, n), true), "accepted") << n;
   }
@@ -183,7 +183,7 @@ TEST(CheckpointTest, HostileGguf) {
                         .Bytes(),
                     true),
             "tensors 'a' and 'b' overlap");
-  // Lists of 2^63 numbers, and of 2^63 texts.
+  // Lists of 2^63 numbers, and of 2^63 strings.
   for (uint32_t item : {6U, 8U, 9U}) {
     std::string list;
     Append<uint32_t>(list, item);

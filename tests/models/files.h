@@ -1,4 +1,4 @@
-// Builds safetensors and GGUF files in memory, right ones and wrong ones.
+// Builds safetensors and GGUF files in memory, valid and invalid ones.
 #ifndef LOCUS_TESTS_MODELS_FILES_H_
 #define LOCUS_TESTS_MODELS_FILES_H_
 
@@ -32,7 +32,7 @@ inline std::string Slurp(const std::filesystem::path& path) {
   return text.str();
 }
 
-// A header as given, padded to 8 bytes as writers do, and data.
+// The given header, padded to 8 bytes as writers do, and data.
 inline std::string Safetensors(std::string header, const std::string& data) {
   while (header.size() % 8 != 0) header += ' ';
   std::string bytes;
@@ -69,7 +69,7 @@ class GgufFile {
     ++count_;
     return *this;
   }
-  // Sizes innermost first, as the format has them.
+  // Sizes are innermost first, as in the format.
   GgufFile& Floats(std::string_view name, const std::vector<uint64_t>& sizes,
                    const std::vector<float>& values) {
     Info(name, sizes, 0, data_.size());

@@ -1,5 +1,5 @@
-// convert-layout on weights that hold q, k and v together, on models in several
-// files, and on what cannot be converted.
+// convert-layout on weights that contain q, k and v together, on models in
+// several files, and on what cannot be converted.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ struct Partner {
   size_t rows = 0;
 };
 
-// A file of float32 tensors [rows, 1]: perhaps a partner of zeros, then one
-// whose numbers are 0, 1, 2, ...
+// A file of float32 tensors [rows, 1]: optionally a partner of zeros, then one
+// with the numbers 0, 1, 2, ...
 std::string Numbered(const std::string& name, size_t rows,
                      const Partner& partner = {}) {
   const auto entry = [](const std::string& tensor, size_t count, size_t begin) {
@@ -88,8 +88,8 @@ std::string Config(const std::string& type, const std::string& more) {
          more + "}";
 }
 
-// Heads in the order of the rows. Four channels turn in all of these: of q and
-// k rows 0 1 2 3 become 0 2 1 3, whichever way.
+// Heads in the order of the rows. Four channels rotate in all of these: rows 0
+// 1 2 3 of q and k become 0 2 1 3, in either direction.
 struct Fused {
   const char* type;
   const char* fields;
@@ -98,7 +98,7 @@ struct Fused {
   int dim;
   int first;  // of the four channels
   PairLayout to;
-  Partner partner = {};  // the other side, where it is another tensor
+  Partner partner = {};  // the other side, if it is a separate tensor
 };
 
 TEST_F(FusedTest, HeadsAreFoundWhereTheModelHasThem) {
@@ -221,7 +221,7 @@ TEST_F(FusedTest, OwnSpellingsOfSizes) {
                           12, 14, 13, 15, 16, 17, 18, 19, 20, 22, 21, 23,
                           24, 26, 25, 27, 28, 29, 30, 31, 32, 34, 33, 35,
                           36, 38, 37, 39, 40, 41, 42, 43, 44, 46, 45, 47}));
-  // Two query heads and one key head, half of each turns; then v.
+  // Two query heads and one key head, half of each rotates; then v.
   EXPECT_EQ(
       Convert(
           "transformer.encoder.layers.0.self_attention.query_key_value.weight",
@@ -263,7 +263,7 @@ TEST_F(FusedTest, WhatCannotBeConvertedIsNamed) {
   EXPECT_NE(Refusal(at + "q_proj.weight", 8, llama)
                 .find("has q but no k that is known"),
             std::string::npos);
-  // A tower of images is no part of the text model.
+  // An image tower is not part of the text model.
   EXPECT_NE(Refusal("vision_tower.layers.0.self_attn.q_proj.weight", 8, llama)
                 .find("nothing to convert: no q and k weights of the other "
                       "layout are in it"),
@@ -304,7 +304,7 @@ TEST_F(FusedTest, SeveralFilesBecomeAFolder) {
                     ModelConfig::Parse(config), kPairs);
   EXPECT_EQ(Slurp(Path("made/a.safetensors")), Slurp(Path("alone")));
   EXPECT_NE(Slurp(Path("alone")), a);
-  // The folder is there now; and what the index promises must be there.
+  // Now the folder exists; and the files of the index must exist.
   EXPECT_THROW(
       ConvertLayoutFile(in, Path("made"), ModelConfig::Parse(config), kPairs),
       Error);

@@ -1,5 +1,5 @@
-// Architectures of GGUF that are read as such: what llama.cpp's code does for
-// them that no key says.
+// Architectures of GGUF files that are read directly: what llama.cpp's code
+// does for them that no key says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,7 +108,7 @@ TEST(GgufArchsTest, WindowsByPeriod) {
   GgufFile plamo = Small("plamo3");
   plamo.U32("plamo3.attention.sliding_window", 100)
       .F32("plamo3.rope.freq_base", 1e6F);
-  // Sliding layers have a base of their own, 10000 where the file has none.
+  // Sliding layers have a separate base, 10000 unless the file gives one.
   EXPECT_EQ(PositionFacts(Read(plamo, 6)), "rope halves 16 of 16 base 10000");
   EXPECT_EQ(CallFacts(Read(plamo, 6)),
             "4/2 heads, d 16, causal, length 1024, window 99+0");
@@ -240,7 +240,7 @@ TEST(GgufArchsTest, RefusalsSayWhy) {
             "states of another model");
   EXPECT_NE(Refusal(Small("no-such")).find("'no-such' is not known"),
             std::string::npos);
-  // A key that bears on positions and that nothing reads.
+  // A key related to positions that nothing reads.
   GgufFile file = Small("orion");
   file.U32("orion.attention.sliding_window", 7);
   EXPECT_NE(Refusal(file).find("orion.attention.sliding_window"),

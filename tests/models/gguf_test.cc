@@ -10,7 +10,7 @@
 namespace locus::models {
 namespace {
 
-// Llama 3.1 8B as converted files describe it.
+// Llama 3.1 8B as described in converted files.
 GgufFile Llama31() {
   GgufFile file;
   file.Str("general.architecture", "llama")
@@ -35,8 +35,8 @@ TEST(GgufTest, LlamaIsInterleavedHere) {
   EXPECT_EQ(CallFacts(p), "32/8 heads, d 128, causal, length 131072");
 }
 
-// Converters store llama3 scaling as one divisor a pair: the frequencies are
-// then those of the config.
+// Converters store llama3 scaling as one divisor per pair: the frequencies
+// equal those of the config.
 TEST(GgufTest, TableOfDivisors) {
   const LayerPosition config = FromConfig(R"({"model_type": "llama",
       "hidden_size": 4096, "num_attention_heads": 32,
@@ -139,7 +139,7 @@ std::string Refusal(const GgufFile& file) {
   return "accepted";
 }
 
-// What llama.cpp takes for keys that are absent: linear scaling, a gain of 1.
+// llama.cpp's defaults for absent keys: linear scaling, a gain of 1.
 TEST(GgufTest, ScalingAsLlamaCpp) {
   GgufFile file = Llama31();
   file.F32("llama.rope.scaling.factor", 4.0F);
@@ -149,7 +149,7 @@ TEST(GgufTest, ScalingAsLlamaCpp) {
   file.F32("llama.rope.scale_linear", 4.0F);
   EXPECT_EQ(PositionFacts(Read(file)),
             "rope interleaved 128 of 128 base 500000 linear 4");
-  // 0 is 1, and with "none" nothing is scaled whatever the factor.
+  // 0 means 1, and with "none" nothing is scaled whatever the factor is.
   file = Llama31();
   file.F32("llama.rope.scaling.factor", 0.0F);
   EXPECT_EQ(PositionFacts(Read(file)),
@@ -175,8 +175,8 @@ TEST(GgufTest, ScalingAsLlamaCpp) {
   EXPECT_EQ(Refusal(file), "accepted");
 }
 
-// cos and sin are multiplied by attn_factor, with or without a scaling, and by
-// YaRN's own 1 + 0.1 ln(factor) besides.
+// cos and sin are multiplied by attn_factor, with or without a scaling, and in
+// addition by YaRN's own 1 + 0.1 ln(factor).
 TEST(GgufTest, GainAsLlamaCpp) {
   GgufFile file = Llama31();
   file.F32("llama.rope.scaling.attn_factor", 1.5F);
@@ -203,7 +203,7 @@ TEST(GgufTest, GainAsLlamaCpp) {
 }
 
 // Phi-3-mini-128k and Phi-4-mini as converted: the lists are tensors, the gain
-// is attn_factor, there is no scaling.type, and a window of 0 is none.
+// is attn_factor, there is no scaling.type, and a window of 0 means none.
 TEST(GgufTest, LongRopeOfPhi) {
   const auto phi = [](uint32_t rotary) {
     GgufFile file;
@@ -237,7 +237,7 @@ TEST(GgufTest, LongRopeOfPhi) {
   };
   EXPECT_EQ(theta(4096), 1.0);
   EXPECT_EQ(theta(4097), 0.5);
-  // The converter of Phi-3 writes the length even where nothing is scaled.
+  // The converter of Phi-3 writes the length even without a scaling.
   EXPECT_EQ(Refusal(phi(128)),
             "phi3.rope.scaling.original_context_length bears on positions, but "
             "nothing reads it");

@@ -33,13 +33,15 @@ Resolved Resolve(const GoldenJson& c, AngleMode angles) {
   return r;
 }
 
-// What float32 frequencies and angles may be off by at a position: the
-// frequency's power and scaling (4 roundings), the product and the reduction.
+// The possible error of float32 frequencies and angles at a position: that of
+// the frequency's power and scaling (4 roundings), the product and the
+// reduction.
 double AngleError(double position, double theta) {
   return (6.0 * position * theta + 4.0) * kRound;
 }
 
-// The largest deviation of the logits, and of what float32 may explain.
+// The largest deviation of the logits, and the largest relative to what float32
+// can explain.
 struct Deviation {
   double relative = 0.0;   // to |q| |k| scale
   double explained = 0.0;  // deviation over its bound; at most 1
@@ -62,7 +64,8 @@ Deviation Compare(const GoldenJson& c, const Resolved& r) {
       for (int64_t j = 0; j < n; ++j) {
         const int64_t m = positions[static_cast<size_t>(i)];
         const double scale = r.terms.scale.At(h, m);
-        // q and k of the file have the gain in their rotated channels already.
+        // q and k of the file already include the gain in their rotated
+        // channels.
         double dot = 0.0, bound = 0.0, qq = 0.0, kk = 0.0;
         for (int64_t x = 0; x < d; ++x) {
           qq += q.At(0, h, i, x) * q.At(0, h, i, x);
@@ -81,7 +84,7 @@ Deviation Compare(const GoldenJson& c, const Resolved& r) {
             }
             dot -= part * (1.0 - 1.0 / extra);
             const double theta = rot.theta[static_cast<size_t>(p)];
-            // The coordinate that this pair turns by.
+            // The coordinate that rotates this pair.
             const auto error = [&](int64_t position) {
               return AngleError(
                   static_cast<double>(rot.Coordinate(rot.AxisOf(p), position)),
@@ -140,7 +143,7 @@ TEST(GoldenRotaryTest, LogitsWithinWhatFloat32AnglesExplain) {
 TEST(GoldenRotaryTest, LogitsInFloat32Parity) {
   for (const GoldenJson& c : GoldenCases("rotary.json")) {
     SCOPED_TRACE(c["name"].get<std::string>());
-    // Found: below 7e-8, one rounding of the logit.
+    // Measured: below 7e-8, one rounding of the logit.
     EXPECT_LE(Compare(c, Resolve(c, AngleMode::kFloat32)).relative, 2e-6);
   }
 }

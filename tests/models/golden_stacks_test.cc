@@ -1,5 +1,5 @@
-// Every layer of small stacks attends as transformers' own code does: heads,
-// scale, mask and rotation, with the keys that a config may leave out left out.
+// Every layer of small stacks attends as in transformers' own code: heads,
+// scale, mask and rotation, with all keys omitted that a config may omit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ void ExpectMask(const GoldenJson& layer, const GoldenJson& c,
                 const LayerPosition& p) {
   const auto tokens = c["tokens"].get<int64_t>();
   const auto rows = c["rows"].get<std::vector<int64_t>>();
-  // All tokens in one call, and each row as a call of its own.
+  // All tokens in one call, and each row as a separate call.
   const TokenOptions whole = p.CallOptions({.q_len = tokens, .k_len = tokens});
   const CallMask mask(Sizes(tokens, tokens), whole.options);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -48,7 +48,7 @@ void ExpectMask(const GoldenJson& layer, const GoldenJson& c,
   }
 }
 
-// q of the last token, turned. The file's q has the gain already.
+// q of the last token, rotated. The file's q already includes the gain.
 void ExpectRotation(const GoldenJson& layer, int64_t position,
                     const LayerPosition& p) {
   const Tensor still = GoldenTensor(layer["still"], 3);
@@ -69,7 +69,7 @@ void ExpectRotation(const GoldenJson& layer, int64_t position,
       const bool turns = d >= first && d < first + p.rotary->rotary_dim;
       if (turns) value /= terms.rotate->gain;
     }
-    // The parity that the models' own float32 leaves.
+    // The agreement that the models' own float32 permits.
     EXPECT_NEAR(value, turned[static_cast<size_t>(d)], 2e-6 * std::sqrt(norm))
         << "channel " << d;
   }

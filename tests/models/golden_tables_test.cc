@@ -1,4 +1,4 @@
-// Buckets, slopes, sinusoids and tables as transformers' own code has them.
+// Buckets, slopes, sinusoids and tables as in transformers' own code.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,7 +92,8 @@ TEST(GoldenTablesTest, Sinusoids) {
     const Tensor rows = Build(p.input)->Embed(positions);
     const Tensor expected = GoldenTensor(c["rows"]);
     for (int64_t i = 0; i < rows.size(0); ++i) {
-      // The table's float32 angles round with the position.
+      // The rounding error of the table's float32 angles grows with the
+      // position.
       const double bound =
           (6.0 * static_cast<double>(positions[static_cast<size_t>(i)]) + 8.0) *
           0x1p-24;
@@ -126,7 +127,7 @@ TEST(GoldenTablesTest, VitResizes) {
   }
 }
 
-// Rows have the even frequencies and columns the odd ones.
+// Rows have the even-numbered frequencies and columns the odd-numbered ones.
 TEST(GoldenTablesTest, PixtralRotation) {
   for (const GoldenJson& c : Named("tables.json", "pixtral")) {
     const Tensor q = GoldenTensor(c["q"], 2), k = GoldenTensor(c["k"], 2);
@@ -156,7 +157,7 @@ TEST(GoldenTablesTest, PixtralRotation) {
   }
 }
 
-// Attention's probabilities: what it makes of the identity as values.
+// Attention's probabilities, obtained with the identity as values.
 void ExpectProbabilities(const GoldenJson& c, const TensorLookup& find) {
   const Tensor q = GoldenTensor(c["q"], 1), k = GoldenTensor(c["k"], 1);
   const int64_t length = q.size(2), heads = q.size(1), kv_heads = k.size(1);
@@ -210,9 +211,8 @@ TEST(GoldenTablesTest, BertRelativeKeys) {
   }
 }
 
-// Second layers, unless said otherwise, with the tensors of their checkpoint.
-// The tensors of a case, by the names of published checkpoints; where the
-// release has others, the case has this one tensor.
+// The tensors of a case, by the names of published checkpoints; if the release
+// uses other names, the case has only this tensor.
 TensorLookup TensorsOf(const GoldenJson& c) {
   return [&c](const NeededTensor& need) {
     for (const auto& [name, values] : c["tensors"].items()) {
@@ -226,7 +226,7 @@ TensorLookup TensorsOf(const GoldenJson& c) {
   };
 }
 
-// Every layer of `file`; second layers but where a case says another.
+// Every layer of `file`; the second layer unless a case says otherwise.
 std::vector<GoldenJson> Layers(const std::string& file) {
   std::vector<GoldenJson> cases = Named(file, "layer");
   for (GoldenJson& c : cases) {

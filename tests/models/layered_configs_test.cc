@@ -163,8 +163,8 @@ TEST(LayeredConfigsTest, WindowsAndScalings) {
 }
 
 TEST(LayeredConfigsTest, LatentHeads) {
-  // mscale = mscale_all_dim: cos and sin stay, the softmax scale gains
-  // (0.1 mscale ln 40 + 1)^2.
+  // mscale = mscale_all_dim: cos and sin are unchanged, and the softmax scale
+  // is multiplied by (0.1 mscale ln 40 + 1)^2.
   CheckPublished({
       {"DeepSeek V2 Lite", R"({"model_type": "deepseek_v2",
         "hidden_size": 2048, "num_attention_heads": 16,
@@ -188,7 +188,7 @@ TEST(LayeredConfigsTest, LatentHeads) {
   });
 }
 
-// Fields that say nothing new, as published or as transformers saves them.
+// Redundant fields, as published or as saved by transformers.
 TEST(LayeredConfigsTest, FieldsThatSayWhatIsSo) {
   CheckPublished({
       {"Qwen2.5 1.5B", R"({"model_type": "qwen2", "hidden_size": 1536,
@@ -267,14 +267,15 @@ TEST(LayeredConfigsTest, TimeHeightAndWidth) {
         "mrope_section": [24, 20, 20], "rope_type": "default"}}})",
        0, "", "mrope halves 128 of 128 base 5000000",
        "32/8 heads, d 128, causal, length 262144"},
-      // Its linear layers read the sections too, or they would count as unused.
+      // Its linear layers read the sections as well, or they would count as
+      // unused.
       {"Qwen 3.5, a linear layer", kQwen35, 0, "", "none",
        "16/2 heads, d 256, causal, length 262144"},
       {"Qwen 3.5, a full layer", kQwen35, 3, "",
        "mrope halves 64 of 256 base 10000000",
        "16/2 heads, d 256, causal, length 262144"},
   });
-  // The class of Qwen2-VL has sections of its own.
+  // The class of Qwen2-VL has default sections.
   const LayerPosition p = FromConfig(R"({"model_type": "qwen2_vl",
       "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
       "num_hidden_layers": 28, "max_position_embeddings": 32768})");

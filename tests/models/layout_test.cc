@@ -1,4 +1,4 @@
-// Weights for the other pair layout give the same logits.
+// Weights converted to the other pair layout give the same logits.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ Tensor Random(std::vector<int64_t> shape, uint32_t seed) {
   return Tensor::From(std::move(shape), values);
 }
 
-// x [n, in] through weight [heads * dim, in], as [1, heads, n, dim].
+// x [n, in] times weight^T [in, heads * dim], as [1, heads, n, dim].
 Tensor Project(const Tensor& x, const Tensor& weight, int64_t heads) {
   const int64_t n = x.size(0), dim = weight.size(0) / heads;
   Tensor out = Tensor::Zeros(DType::kF64, {1, heads, n, dim});
@@ -76,11 +76,11 @@ TEST(LayoutTest, LogitsStay) {
       EXPECT_NEAR(logit(wq, wk, kHalves, h, 4, 1),
                   logit(wq2, wk2, kPairs, h, 4, 1), 1e-12);
     }
-    // And not by chance: the weights of one layout are wrong in the other.
+    // Not by chance: the weights of one layout are wrong in the other.
     EXPECT_GT(std::abs(logit(wq, wk, kHalves, 0, 4, 1) -
                        logit(wq, wk, kPairs, 0, 4, 1)),
               1e-3);
-    // There and back is where one was.
+    // Converting back restores the original.
     EXPECT_EQ(ConvertLayout(wq2, rows(q_heads), kPairs, kHalves).ToVector(),
               wq.ToVector());
   }
@@ -96,7 +96,7 @@ TEST(LayoutTest, SmallestCase) {
                Error);
 }
 
-// Products and sums of sizes that leave 64 bits are refused before anything is
+// Sizes whose products or sums overflow 64 bits are rejected before anything is
 // allocated or written.
 TEST(LayoutTest, SizesThatOverflowAreRefused) {
   const Tensor weight = Tensor::Zeros(DType::kF32, {16, 8});
@@ -188,7 +188,7 @@ TEST_F(LayoutFileTest, OnlyQueriesAndKeysChange) {
                                       0, 2, 1, 3,              // k
                                       0, 1, 2, 3,              // v
                                       0, 2, 1, 3, 0, 2, 1, 3}));
-  // Back again, over the file itself: the first bytes.
+  // Converting back in place restores the original bytes.
   ConvertLayoutFile(Path("out"), Path("out"), ModelConfig::Parse(kConfig),
                     kHalves, kPairs);
   EXPECT_EQ(Slurp(Path("out")), model);

@@ -1,9 +1,8 @@
-// Readers of untrusted files take time in proportion to the file.
+// Readers of untrusted files take linear time.
 //
-// Each test reads something, and four times as much of it. In proportion that
-// takes 4 times as long, by the square 16 times; more than 10 fails. CPU time
-// of this thread, the least of some rounds: other work on the machine hardly
-// counts.
+// Each test reads some input, and four times as much. Linear work takes 4 times
+// as long, quadratic work 16 times; more than 10 fails. Measures the CPU time
+// of this thread, the minimum of several rounds, so other load hardly matters.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +36,7 @@ double Least(const std::function<void()>& work) {
   return least;
 }
 
-// `prepare` makes the work for a size.
+// `prepare` returns the work for a size.
 void ExpectLinear(
     int64_t size,
     const std::function<std::function<void()>(int64_t)>& prepare) {
@@ -51,7 +50,7 @@ constexpr const char* kLlama = R"("model_type": "llama", "hidden_size": 64,
     "num_attention_heads": 4, "num_hidden_layers": 2,
     "max_position_embeddings": 128)";
 
-// Labels of an image classifier, as ImageNet-22k's.
+// Labels of an image classifier, as for ImageNet-22k.
 TEST(LinearTest, KeysOfAConfig) {
   ExpectLinear(8000, [](int64_t keys) {
     std::string text = fmt::format("{{{}, \"id2label\": {{", kLlama);
@@ -78,7 +77,7 @@ TEST(LinearTest, TensorsOfASafetensorsHeader) {
   });
 }
 
-// The one file that it names is absent, which is found out last.
+// The only file that it names is absent, which is found out last.
 TEST(LinearTest, NamesOfAnIndex) {
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("locus_linear_{}.json", getpid());
@@ -107,7 +106,7 @@ TEST(LinearTest, TensorsOfAGgufFile) {
   });
 }
 
-// A layer costs the same in the last place as in the first.
+// The last layer costs as much as the first.
 TEST(LinearTest, LayersOfAConfig) {
   ExpectLinear(500, [](int64_t layers) {
     const auto config = ModelConfig::Parse(fmt::format(
@@ -138,7 +137,7 @@ TEST(LimitsTest, BytesOfAConfig) {
   EXPECT_EQ(Refusal([&] { FromConfig(text); }),
             "the config has 16777217 bytes, more than the 16777216 that can be "
             "right");
-  // Endless, and no regular file.
+  // Endless, and not a regular file.
   EXPECT_EQ(Refusal([] { FromConfigFile("/dev/zero"); }),
             "'/dev/zero' has more than the 16777216 bytes that a config may "
             "have");
@@ -195,7 +194,7 @@ TEST(LimitsTest, ChannelsOfAHead) {
             "can be right");
 }
 
-// A vocabulary of a million tokens is passed over once, not for every layer.
+// A vocabulary of a million tokens is skipped once, not for every layer.
 TEST(LimitsTest, AVocabularyCostsOnce) {
   GgufFile file;
   file.Str("general.architecture", "llama")
@@ -217,7 +216,7 @@ TEST(LimitsTest, AVocabularyCostsOnce) {
   const double layers = Least([&] {
     for (int64_t n = 0; n < 400; ++n) config.Layer({.layer = n});
   });
-  EXPECT_LT(layers, 100 * open);  // of a pass for each layer: 400
+  EXPECT_LT(layers, 100 * open);  // a pass per layer would take 400
 }
 
 }  // namespace

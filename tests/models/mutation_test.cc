@@ -1,7 +1,7 @@
-// Every key of every config of the golden values, and of the values that
-// transformers' classes have for every model type, made wrong in every way: the
-// config is refused in one sentence that names the key, or the key has no
-// bearing on the layer at all.
+// Makes every key of every config of the golden values, and of the class
+// defaults of every model type, invalid in every way: the config is rejected in
+// one sentence that names the key, or the key has no effect on the layer at
+// all.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -32,7 +32,7 @@ std::vector<Subject> Subjects() {
       Subject s = {c["name"], c["config"], {.part = c.value("part", "")}};
       s.name += " of " + s.config["model_type"].get<std::string>();
       subjects.push_back(s);
-      // The last layer too, where layers may differ.
+      // The last layer as well, where layers may differ.
       s.options.layer = FromConfig(s.config.dump(), s.options).layers - 1;
       if (s.options.layer > 0) subjects.push_back(s);
     }
@@ -40,8 +40,8 @@ std::vector<Subject> Subjects() {
   return subjects;
 }
 
-// The first and the last layer of every model type that takes values from its
-// class, with those values.
+// The first and the last layer of every model type with class defaults, with
+// those defaults.
 std::vector<Subject> SubjectsOfClasses() {
   std::ifstream in(LOCUS_CLASS_DEFAULTS);
   std::vector<Subject> subjects;
@@ -67,7 +67,7 @@ std::vector<Subject> SubjectsOfClasses() {
   return subjects;
 }
 
-// Everything that a config has to do with a layer, or the refusal.
+// All facts of a layer from a config, or the error.
 struct Outcome {
   bool accepted = false;
   std::string text;
@@ -95,7 +95,7 @@ Outcome Read(const GoldenJson& config, const ReadOptions& options) {
 using Visit = std::function<void(const GoldenJson::json_pointer&, GoldenJson&)>;
 
 // Calls `visit` for every value under a key, at any depth. The value may be
-// changed; it is put back.
+// changed; it is restored.
 void ForEachKey(GoldenJson& config, const Visit& visit) {
   const std::function<void(GoldenJson&, const GoldenJson::json_pointer&)> walk =
       [&](GoldenJson& object, const GoldenJson::json_pointer& at) {
@@ -109,7 +109,7 @@ void ForEachKey(GoldenJson& config, const Visit& visit) {
   walk(config, GoldenJson::json_pointer());
 }
 
-// Values of another type than this one. Whole numbers may stand for real ones.
+// Values of other types than this one. Integers are valid real numbers.
 std::vector<GoldenJson> OtherTypes(const GoldenJson& value) {
   std::vector<GoldenJson> others;
   for (const GoldenJson& other :
@@ -134,7 +134,7 @@ struct Tally {
 };
 
 void MakeEveryValueWrong(Subject& s, Tally& tally) {
-  // -1 stands for "none" here, by the models' own code.
+  // Here -1 means "none" in the models' own code.
   const std::set<std::string> minus_one = {
       "clamp_len", "max_relative_positions", "position_buckets"};
   const Outcome base = Read(s.config, s.options);
@@ -142,7 +142,7 @@ void MakeEveryValueWrong(Subject& s, Tally& tally) {
   ForEachKey(s.config, [&](const auto& at, GoldenJson& value) {
     const std::string key = at.back();
     std::vector<GoldenJson> wrong = OtherTypes(value);
-    // A string or a list.
+    // A string or a list is valid.
     if (key == "pos_att_type") std::erase(wrong, GoldenJson::array());
     // A number for both sides, or a list.
     if (key == "patch_size" || key == "image_size") {

@@ -1,4 +1,4 @@
-// Learned tables: which row a position takes, through the tensors' own names.
+// Learned tables: the row of each position, with the tensors' own names.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -9,7 +9,7 @@
 namespace locus::models {
 namespace {
 
-// A table whose row r is filled with r, of the shape that is asked for.
+// A table whose row r is filled with r, of the requested shape.
 Tensor Numbered(const NeededTensor& need) {
   std::vector<double> values;
   for (int64_t r = 0; r < need.shape[0]; ++r) {
@@ -44,7 +44,7 @@ TEST(OffsetsTest, RowsOfPositions) {
   EXPECT_EQ(RowOf(bart, "decoder", 7), 9.0);
   EXPECT_EQ(RowOf(roberta, "", 0), 2.0);
   EXPECT_EQ(RowOf(gpt2, "", 7), 7.0);
-  // Past the trained length there is no row, in any of them.
+  // None of them has a row past the trained length.
   EXPECT_THROW(RowOf(opt, "", 8), Error);
   EXPECT_THROW(RowOf(bart, "encoder", 8), Error);
   EXPECT_THROW(RowOf(roberta, "", 8), Error);

@@ -1,4 +1,4 @@
-// Fields of published configs, typed in, and what they must resolve to.
+// Fields of published configs, typed in, and their expected results.
 #ifndef LOCUS_TESTS_MODELS_PUBLISHED_H_
 #define LOCUS_TESTS_MODELS_PUBLISHED_H_
 
@@ -22,7 +22,8 @@ struct Published {
   const char* call;      // CallFacts
 };
 
-// "rope halves 32 of 128 base 10000", "+ learned" where the input has more.
+// "rope halves 32 of 128 base 10000", with "+ learned" if the input has a
+// table.
 inline std::string PositionFacts(const LayerPosition& p) {
   std::string facts = p.attention.name;
   if (p.rotary) {
@@ -48,7 +49,7 @@ inline std::string PositionFacts(const LayerPosition& p) {
   return facts;
 }
 
-// "32/8 heads, d 128, causal, length 8192": the scale as 1/scale^2.
+// "32/8 heads, d 128, causal, length 8192": a scale is given as 1/scale^2.
 inline std::string CallFacts(const LayerPosition& p) {
   std::string facts =
       fmt::format("{}/{} heads, d {:.6g}, {}, length {}", p.q_heads, p.kv_heads,
@@ -77,7 +78,7 @@ inline void CheckPublished(const std::vector<Published>& list) {
           FromConfig(m.json, ReadOptions{.layer = m.layer, .part = m.part});
       EXPECT_EQ(PositionFacts(p), m.position);
       EXPECT_EQ(CallFacts(p), m.call);
-      // Every scheme can be built or says which tensors it is made of.
+      // Every scheme can be built or lists the tensors it is made of.
       for (const Scheme* s : {&p.attention, &p.input}) {
         if (s->name == "none") continue;
         EXPECT_TRUE(s->encoding || (s->build && !s->tensors.empty()));

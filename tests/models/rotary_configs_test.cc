@@ -1,4 +1,4 @@
-// Published fields of models that rotate alike in every layer.
+// Published fields of models with the same rotation in every layer.
 #include "models/published.h"
 
 namespace locus::models {
@@ -282,7 +282,7 @@ TEST(RotaryConfigsTest, WholeHeadsInPairs) {
   });
 }
 
-// Values are rotated at the key, and outputs not back.
+// Values are rotated at the key, and outputs are not rotated back.
 TEST(RotaryConfigsTest, RoFormerRotatesValues) {
   const LayerPosition p = FromConfig(R"({"model_type": "roformer",
       "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12,

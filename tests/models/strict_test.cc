@@ -1,4 +1,4 @@
-// What is wrong in a config is said in one sentence with the key and the value.
+// Errors in a config are reported in one sentence with the key and the value.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace locus::models {
 namespace {
 
-// A LLaMA config with more fields.
+// A LLaMA config with additional fields.
 std::string Llama(const std::string& more) {
   return R"({"model_type": "llama", "hidden_size": 4096,
       "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -34,18 +34,18 @@ TEST(StrictTest, UnusedPositionKeysAreNamed) {
   EXPECT_EQ(Refusal(Llama(R"("alibi": true, "sliding_window": 4096)")),
             "\"alibi\", \"sliding_window\" are neither used by LLaMA nor known "
             "to be harmless to positions");
-  // Inside of the scaling every key counts.
+  // Within the scaling, every key counts.
   EXPECT_EQ(
       Refusal(Llama(
           R"("rope_scaling": {"type": "linear", "factor": 2, "beta": 1})")),
       "\"rope_scaling.beta\" is neither used by LLaMA nor known to be "
       "harmless to positions");
-  // Absent and null are the same; keys about other things do not matter.
+  // Absent and null are the same; keys unrelated to positions do not matter.
   EXPECT_EQ(Refusal(Llama(R"("rope_ratio": null, "hidden_act": "silu")")),
             "accepted");
 }
 
-// A class may fix the number of heads, so that there is no key to name.
+// A class may fix the number of heads, so there is no key to name.
 TEST(StrictTest, AWidthThatHeadsOfTheClassDoNotDivide) {
   EXPECT_EQ(Refusal(R"({"model_type": "bridgetower_vision_model",
       "hidden_size": 769, "image_size": 288, "num_hidden_layers": 12,
@@ -155,8 +155,8 @@ TEST(StrictTest, TablesThatChangeWithLengthAreWarnedOf) {
   EXPECT_TRUE(p.rotary->changes_with_length);
 }
 
-// What Python's json writes beyond JSON. It stands in fields about other things
-// (time_step_limit), and is refused by name in a field that counts.
+// Numbers that Python's json writes beyond JSON: accepted in unrelated fields
+// (time_step_limit), and rejected by name in a field that matters.
 TEST(StrictTest, NumbersThatAreNotFinite) {
   EXPECT_EQ(Refusal(Llama(R"("time_step_limit": [0.0, Infinity],
                 "initializer_range": -Infinity,
@@ -173,7 +173,7 @@ TEST(StrictTest, NumbersThatAreNotFinite) {
             "\"NaN\"");
   EXPECT_EQ(Refusal(Llama(R"("head_dim": NaN)")),
             "head_dim must be a whole number, got \"NaN\"");
-  // In strings and as keys they are what they were.
+  // In strings and as keys they are unchanged.
   EXPECT_EQ(Refusal(Llama(
                 R"("id2label": {"a": "NaN, \", Infinity]", "Infinity": 1})")),
             "accepted");
@@ -185,8 +185,8 @@ TEST(StrictTest, NumbersThatAreNotFinite) {
   }
 }
 
-// Keys that change positions or visibility are read or refused, never passed
-// over, whatever their names have in common.
+// Keys that change positions or visibility are read or rejected, never ignored,
+// whatever they are called.
 TEST(StrictTest, KeysOfPositionWithOtherNames) {
   for (const char* key :
        {"use_bidirectional_attention", "mla_use_nope", "attention_sinks",
@@ -209,7 +209,7 @@ TEST(StrictTest, KeysOfPositionWithOtherNames) {
             "accepted");
 }
 
-// The masks of transformers look at is_causal in every decoder.
+// In transformers, masks of every decoder honour is_causal.
 TEST(StrictTest, Causality) {
   EXPECT_TRUE(FromConfig(Llama(R"("is_causal": true)")).causal);
   EXPECT_TRUE(FromConfig(Llama(R"("is_causal": null)")).causal);
@@ -244,7 +244,7 @@ TEST(StrictTest, Causality) {
             "is_causal = false stands beside text_config instead of in it");
   EXPECT_EQ(Refusal(R"({"is_causal": true, "text_config": )" + inner + "}"),
             "accepted");
-  // The flag of Gemma's layers is not that of its mask.
+  // The flag of Gemma's layers differs from that of its mask.
   EXPECT_EQ(Refusal(R"({"model_type": "gemma2", "hidden_size": 64,
                 "num_attention_heads": 4, "num_hidden_layers": 2,
                 "max_position_embeddings": 32,
@@ -253,7 +253,7 @@ TEST(StrictTest, Causality) {
             "causal without is_causal = false");
 }
 
-// Chunks are a mask by position: options without the tokens would lose it.
+// Chunks are a mask by position, which options without the tokens would lose.
 TEST(StrictTest, ChunksNeedTheTokensOfACall) {
   const LayerPosition p = FromConfig(R"({"model_type": "llama4_text",
       "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 4,
@@ -307,8 +307,8 @@ TEST(StrictTest, HostileText) {
   }
 }
 
-// Every field of a config that works, replaced by what cannot be right, is
-// refused or changes nothing silently: an error, or a valid result.
+// Every field of a valid config, replaced by an impossible value, is rejected
+// or leads to a valid result, without crashing.
 TEST(StrictTest, ReplacedFieldsNeverCrash) {
   const char* values[] = {
       "null",  "-1",   "0",     "1e308", "9223372036854775807",
@@ -345,7 +345,7 @@ TEST(StrictTest, ReplacedFieldsNeverCrash) {
   std::vector<std::string> accepted;
   for (const FamilyInfo& family : Families()) {
     for (std::string_view type : family.model_types) {
-      // Where the class has a value for everything, its name alone is a model.
+      // If the class has a default for everything, its name alone is a model.
       const std::string alone =
           "{\"model_type\": \"" + std::string(type) + "\"}";
       const bool whole = Refusal(alone) == "accepted";
@@ -363,8 +363,8 @@ TEST(StrictTest, ReplacedFieldsNeverCrash) {
       }
     }
   }
-  // Else one field alone is never a model, but where nothing except
-  // pad_token_id is asked for.
+  // Otherwise a single field is never a model, except where only pad_token_id
+  // is required.
   EXPECT_EQ(accepted, (std::vector<std::string>{
                           R"({"model_type": "esm", "pad_token_id": 0})",
                           R"({"model_type": "markuplm", "pad_token_id": 0})"}));

@@ -233,7 +233,7 @@ TEST(TableConfigsTest, LinearBiases) {
         "model_max_length": 4096})",
        0, "", "alibi", "40/40 heads, d 128, causal, length 4096"},
   });
-  // Of the keys inside only those about positions count.
+  // Only keys inside that are related to positions count.
   const auto mpt = [](const std::string& more) -> std::string {
     try {
       FromConfig(R"({"model_type": "mpt", "d_model": 64, "n_heads": 4,

@@ -1,5 +1,5 @@
-// What goes wrong elsewhere with models of 2025 and 2026, one test each: facts
-// that no config says, at positions above 0 and past the trained length.
+// Common mistakes with models of 2025 and 2026, one test each: facts that no
+// config says, at positions above 0 and past the trained length.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ LayerPosition Layer(const std::string& json, int64_t layer = 0) {
   return FromConfig(json, layer);
 }
 
-// What most small configs share: 4 heads of 32, 12 layers, 64 positions.
+// What most small configs have in common: 4 heads of 32, 12 layers, 64
+// positions.
 std::string Small(const std::string& type, const std::string& rest = "") {
   return R"({"model_type": ")" + type +
          R"(", "hidden_size": 128, "num_attention_heads": 4, )" +
@@ -96,7 +97,7 @@ TEST(TrapsTest, BeamNullMeansNoRotationButAFactor) {
                 1e-14)
         << m;
   }
-  // The last layer is full whatever the period.
+  // The last layer is full whatever the period is.
   EXPECT_FALSE(Layer(Small("beam"), 11).window);
   EXPECT_EQ(Layer(Small("beam"), 0).window->left, 511);
 }
@@ -115,7 +116,7 @@ TEST(TrapsTest, DeepSeekV4HasTwoRotations) {
             "rope interleaved 64 of 512 base 10000 from 448");
   EXPECT_EQ(compressed.rotary->base, 160000.0);
   EXPECT_EQ(compressed.rotary->scaling, "yarn");
-  EXPECT_EQ(compressed.rotary->gain, 1.0);  // cos and sin stay as they are
+  EXPECT_EQ(compressed.rotary->gain, 1.0);  // cos and sin are unchanged
   EXPECT_FALSE(main.sinks.empty());
   const Terms terms = TermsOf(main, 8);
   ASSERT_TRUE(terms.rotate_values);

@@ -1,7 +1,7 @@
-// The engine in a process that has an OpenMP runtime. Built twice: once the
-// program links OpenMP, once it loads a runtime when the engine has already
-// worked without one, as a Python module does. LOCUS_OPENMP_LIBRARY names
-// another runtime than GNU's to load.
+// The library in a process with an OpenMP runtime. Built twice: one program
+// links OpenMP, the other loads a runtime after the library has already run
+// without one, as a Python module does. LOCUS_OPENMP_LIBRARY names a runtime
+// other than GNU's to load.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ int (*omp_in_parallel)() = nullptr;
 void (*gomp_parallel)(void (*)(void*), void*, unsigned int,
                       unsigned int) = nullptr;
 
-// A parallel region of a program's own.
+// A parallel region of the program itself.
 template <typename Body>
 void Region(int threads, const Body& body) {
 #if defined(_OPENMP)
@@ -41,8 +41,8 @@ void Region(int threads, const Body& body) {
 #endif
 }
 
-// Two tasks that wait for each other, so that two threads must run them. How
-// many of them ran inside a parallel region of OpenMP; -1 if they never met.
+// Two tasks that wait for each other, so two threads must run them. Returns how
+// many of them ran inside an OpenMP parallel region; -1 if they never met.
 int TasksInOpenMp() {
   std::atomic<int> here{0}, inside{0};
   std::atomic<bool> met{false};
@@ -62,7 +62,7 @@ class OpenMpTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
 #if !defined(_OPENMP)
-    // The engine has looked for a runtime and found none.
+    // The library has searched for a runtime and found none.
     ASSERT_EQ(TasksInOpenMp(), 0);
 #endif
     const char* const given = std::getenv("LOCUS_OPENMP_LIBRARY");
@@ -124,7 +124,7 @@ TEST_F(OpenMpTest, AnInterruptEndsTheCall) {
   EXPECT_EQ(TasksInOpenMp(), 2);
 }
 
-// The runtime's threads are at work already: each call keeps to its own.
+// The runtime's threads are already busy, so each call runs on its own thread.
 TEST_F(OpenMpTest, CallsInsideAParallelRegionRunAlone) {
   for (int round = 0; round < 100; ++round) {
     std::atomic<int> calls{0}, elsewhere{0};

@@ -6,17 +6,17 @@ namespace {
 
 using reference::Backward;
 
-// A step of 1e-5 leaves 1e-10 times a third derivative, and eps / 1e-5 = 2e-11
-// times the loss: both below 1e-7 for sums of some dozen numbers, of which lse
-// may reach tens.
+// A step of 1e-5 has an error of 1e-10 times a third derivative, and of eps /
+// 1e-5 = 2e-11 times the loss: both are below 1e-7 for sums of some dozen
+// numbers, of which lse may reach tens.
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 1e-7;
-// Frequencies and slopes are multiplied by distances up to 40, of which the
-// third derivative has the cube, 6e4: a step of 3e-7 leaves 1e-13 of that, and
-// 4e-10 of the loss.
+// Frequencies and slopes are multiplied by distances up to 40, and the third
+// derivative has their cube, 6e4: a step of 3e-7 has an error of 1e-13 times
+// that, and 4e-10 times the loss.
 constexpr double kFarStep = 3e-7;
 
-// One array of inputs and the gradient that Backward gives it.
+// One input array and its gradient from Backward.
 struct Slot {
   const char* name;
   double* values;
@@ -36,7 +36,7 @@ void AddSlot(std::vector<Slot>& slots, const char* name,
   slots.push_back({name, input.data(), gradient});
 }
 
-// Every number that attention is a function of.
+// Every number that attention depends on.
 std::vector<Slot> SlotsOf(Call& call, const Backward& g) {
   std::vector<Slot> slots;
   AddSlot(slots, "q", call.q, g.d_q);
@@ -86,7 +86,7 @@ std::vector<Slot> SlotsOf(Call& call, const Backward& g) {
   return slots;
 }
 
-// sum(d_out * out) + sum(d_lse * lse), over rows that see something.
+// sum(d_out * out) + sum(d_lse * lse), over rows that see some key.
 double Loss(const Call& call, const Tensor& d_out, const Tensor& d_lse) {
   const reference::Forward forward =
       reference::Attention(call.q, call.k, call.v, call.terms, call.Options());
@@ -255,7 +255,7 @@ TEST(BackwardTest, NanStaysInItsRowOfQ) {
       }
     }
   }
-  // Keys 2 .. 4 are after query 1: it never saw them.
+  // Keys 2 .. 4 come after query 1, which does not see them.
   for (int64_t j = 2; j < 5; ++j) {
     EXPECT_EQ(g.d_k.At(0, 1, j, 0), clean.d_k.At(0, 1, j, 0));
     EXPECT_EQ(g.d_v.At(0, 1, j, 0), clean.d_v.At(0, 1, j, 0));

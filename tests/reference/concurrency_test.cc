@@ -1,5 +1,5 @@
 // Calls from several threads on shared encodings and tensors: no call writes
-// what another reads, so that results are the same bits.
+// what another reads, so results are bitwise equal.
 #include <thread>
 
 #include "reference/encoding_calls.h"
@@ -75,7 +75,7 @@ TEST(ConcurrencyTest, SharedLinearAttentionGivesTheSameBits) {
   for (const auto& result : results) EXPECT_EQ(result, expected);
 }
 
-// The list itself is made on first use: from every thread at once.
+// The list itself is created on first use: from all threads at once.
 TEST(ConcurrencyTest, TheListIsSafeToAskFromThreads) {
   std::vector<std::string> names(kThreads);
   {

@@ -17,7 +17,7 @@ inline std::unique_ptr<Encoding> MakeExample(const EncodingInfo& info) {
   return info.example(config);
 }
 
-// Class names in the list, all or those of one kind: parameters of tests.
+// Class names in the list, all of them or those of one kind: test parameters.
 inline std::vector<std::string> ClassNames(
     std::optional<Reference> reference = {}) {
   std::vector<std::string> names;
@@ -29,8 +29,8 @@ inline std::vector<std::string> ClassNames(
   return names;
 }
 
-// Position of token i: a raster for 2-D encodings (which is i itself), a time,
-// a row and a column for M-RoPE.
+// Position of token i: a raster index for 2-D encodings (which is i itself); a
+// time, row and column for M-RoPE.
 inline int64_t PositionOf(const EncodingInfo& info, int64_t i) {
   return info.name == "mrope" ? PackPosition(i, i / kWidth, i % kWidth) : i;
 }
@@ -79,8 +79,8 @@ inline Tensor AddRows(const Tensor& x, const Tensor& rows) {
 }
 
 // Attention with the encoding wherever it acts. The rows of an input encoding
-// come from the term it lowers to for positions 0 .. kLength - 1, so that the
-// index over the length means the same length in every call.
+// come from its term for positions 0 .. kLength - 1, so that the index over the
+// length uses the same length in every call.
 inline reference::Forward Attend(const Encoding& encoding, const Tokens& tokens,
                                  const AttentionOptions& options) {
   const Terms whole =

@@ -1,5 +1,5 @@
-// The reference's forward pass against naive attention, and its rules for
-// empty, masked, huge and broken input.
+// The reference's forward pass against naive attention, and its handling of
+// empty, masked, huge and non-finite input.
 #include "reference/random_call.h"
 
 namespace locus::testing {
@@ -91,7 +91,7 @@ TEST(ForwardTest, BiasesReachPositionsOfTenToTheTwelve) {
     CallConfig c = config;
     c.bias_kind = kind;
     const Call call = CallMaker(c).Make();
-    // No angles: positions enter as exact integer offsets.
+    // Without angles, positions enter as exact integer offsets.
     EXPECT_LE(RelativeError(reference::Attention(call.q, call.k, call.v,
                                                  call.terms, call.Options())
                                 .out,
@@ -182,7 +182,7 @@ TEST(ForwardTest, NanStaysInItsRow) {
       call.options.causal = causal;
       const reference::Forward clean = reference::Attention(
           call.q, call.k, call.v, call.terms, call.Options());
-      // Head 2, query 1: later keys are masked when causal.
+      // Head 2, query 1: later keys are masked if causal.
       call.q.MutableData<double>()[(2 * 5 + 1) * 6] = poison;
       const reference::Forward f = reference::Attention(
           call.q, call.k, call.v, call.terms, call.Options());

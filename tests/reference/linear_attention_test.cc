@@ -10,7 +10,7 @@
 namespace locus::testing {
 namespace {
 
-// Squares and a constant: three features from two channels and back.
+// Six features: squares of the channels, then fourth powers plus 1/2.
 FeatureMap Squares() {
   return {.features = 6,
           .map = [](std::span<const double> x, std::span<double> phi) {
@@ -221,7 +221,7 @@ TEST(LinearAttentionTest, GrowsWithTheLengthOnly) {
       std::chrono::steady_clock::now() - start;
   EXPECT_LE(taken.count(), 60.0);
   EXPECT_TRUE(std::isfinite(out.At(0, 0, kTokens - 1, 3)));
-  // The first token sees itself alone.
+  // The first token sees only itself.
   for (int64_t d = 0; d < 4; ++d) {
     EXPECT_NEAR(out.At(0, 0, 0, d), x.At(0, 0, 0, d), 1e-15);
   }

@@ -1,6 +1,6 @@
-// Attention once more, independent of the reference: whole matrices, complex
-// numbers for rotations, offsets instead of positions, no shared code but the
-// bucket maps, which tests/terms proves.
+// A second implementation of attention, independent of the reference: full
+// matrices, complex numbers for rotations, offsets instead of positions, and no
+// shared code except the bucket maps, which tests/terms verifies.
 #ifndef LOCUS_TESTS_REFERENCE_NAIVE_H_
 #define LOCUS_TESTS_REFERENCE_NAIVE_H_
 
@@ -47,7 +47,7 @@ inline double NaiveOperand(const Tensor& x, int64_t b, int64_t h, int64_t i,
                        : x.At(pick(0, b), pick(1, h), pick(2, i), j);
 }
 
-// Whether the bytes of a mask let a pair through.
+// Whether the bytes of a mask leave a pair visible.
 inline bool NaivePair(const Call& c, int64_t b, int64_t h, int64_t i,
                       int64_t j) {
   if (c.pairs.empty()) return true;
@@ -106,7 +106,7 @@ inline bool NaiveVisible(const Call& c, int64_t b, int64_t h, int64_t i,
          (prefix || (in_past && near && beside));
 }
 
-// The bias of one pair, from the words of terms.h.
+// The bias of one pair, by the definition in terms.h.
 inline double NaiveBias(const Bias& bias, int64_t h, int64_t m, int64_t n) {
   if (const auto* t = std::get_if<BiasTable>(&bias)) {
     return t->values.At(t->values.size(0) == 1 ? 0 : h, t->buckets(m, n));
@@ -134,14 +134,14 @@ inline std::pair<size_t, size_t> NaivePair(const Rotation& r, int64_t p) {
           static_cast<size_t>(first + (interleaved ? 1 : r.rotary_dim / 2))};
 }
 
-// A token that turns by its position, or one that does not turn at all.
+// A token that rotates by its position, or that does not rotate at all.
 struct Place {
   int64_t position = 0;
   bool turns = true;
 };
 
-// The angle of pair p of key head g at m less that at n, from the words of
-// terms.h. Offsets cancel unless one of the two does not turn.
+// The angle of pair p of key head g at m minus that at n, by the definition in
+// terms.h. Offsets cancel unless one of the two does not rotate.
 inline double NaiveAngle(const Rotation& r, int64_t g, int64_t p, Place m,
                          Place n) {
   const int64_t origin = r.origin.value_or(0);
@@ -315,7 +315,7 @@ inline reference::Forward NaiveAttention(const Call& c) {
           }
         }
         out.insert(out.end(), o.begin(), o.end());
-        lse.push_back(top + std::log(sum));  // log(0): nothing is seen
+        lse.push_back(top + std::log(sum));  // log(0): no key is visible
       }
     }
   }

@@ -1,5 +1,5 @@
 // One contract for positions: for every encoding, packed, padded and decoded
-// calls equal the single run.
+// calls equal a single run.
 #include <numeric>
 
 #include "reference/encoding_calls.h"
@@ -7,7 +7,7 @@
 namespace locus::testing {
 namespace {
 
-// The same sums in the same order, but tables of other sizes and offsets:
+// The same sums in the same order, but with tables of other sizes and offsets:
 // a few roundings.
 constexpr double kTolerance = 16 * 0x1p-52;
 
@@ -63,7 +63,7 @@ TEST_P(OneContractTest, PaddedEqualsUnpadded) {
       {.q_positions = nine, .k_positions = nine});
   EXPECT_LE(RelativeError(Slice(padded.out, 0, 9), plain.out), kTolerance);
 
-  // Padding on the left, as a segment of its own at position 0.
+  // Padding on the left, as a separate segment at position 0.
   std::vector<int64_t> left(3, positions[0]), segments(3, 1);
   left.insert(left.end(), nine.begin(), nine.end());
   segments.insert(segments.end(), 9, 0);
@@ -112,7 +112,7 @@ TEST_P(OneContractTest, DecodingEqualsTheCausalRun) {
   }
 }
 
-// Tokens may come in any order: the result belongs to positions.
+// Tokens may come in any order: results follow the positions.
 TEST_P(OneContractTest, ShuffledTokensGiveShuffledResults) {
   const auto encoding = MakeExample(info());
   const Tokens tokens = Tokens::Random(kLength, 4);
@@ -129,7 +129,7 @@ TEST_P(OneContractTest, ShuffledTokensGiveShuffledResults) {
     return out;
   };
   for (bool causal : {false, true}) {
-    // Causal attention goes by packed positions only where they rise.
+    // Causal attention by packed positions requires increasing ones.
     std::vector<int64_t> positions = PositionsOf(info(), 0, kLength), shuffled;
     if (causal) std::iota(positions.begin(), positions.end(), 0);
     for (int64_t i : order) shuffled.push_back(positions[size_t(i)]);

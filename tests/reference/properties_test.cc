@@ -1,5 +1,5 @@
-// Symmetries: attention without position does not see order, and relative
-// encodings do not see where a sequence starts.
+// Symmetries: attention without positions is independent of order, and relative
+// encodings are independent of where a sequence starts.
 #include "reference/encoding_calls.h"
 
 namespace locus::testing {
@@ -31,7 +31,7 @@ TEST(PropertiesTest, WithoutPositionAttentionIsPermutationEquivariant) {
             .out;
     // Sums of 23 terms in another order.
     EXPECT_LE(RelativeError(mixed, permuted(plain)), 23 * 0x1p-52);
-    // The test can fail: with positions in it, order shows.
+    // The test can fail: with positions, order matters.
     const Alibi alibi(kHeads);
     EXPECT_GT(
         RelativeError(
@@ -56,8 +56,8 @@ Tensor At(const Encoding& encoding, const Tokens& tokens,
 
 class ShiftTest : public ::testing::TestWithParam<std::string> {};
 
-// Where a shift by `shift` moves position p of a 12-token sequence. On a plane
-// a shift moves rows: in raster order that is a multiple of the width.
+// The position to which `shift` moves position p of a 12-token sequence. On a
+// plane a shift moves rows: in raster order, by a multiple of the width.
 int64_t Shifted(const EncodingInfo& info, int64_t p, int64_t shift) {
   if (info.name == "rope-2d" || info.name == "rope-mixed") {
     return p + shift * kWidth;
@@ -68,9 +68,9 @@ int64_t Shifted(const EncodingInfo& info, int64_t p, int64_t shift) {
   return p + shift;
 }
 
-// Swin's window has an edge, so it shifts inside the window only. FIRE divides
-// by psi(max(m, L)) and so is relative below its threshold L only, by design:
-// here L lies above every position.
+// Swin's window has an edge, so shifts stay within the window. FIRE divides by
+// psi(max(m, L)) and so is relative only below its threshold L, by design: here
+// L is above every position.
 TEST_P(ShiftTest, RelativeEncodingsDoNotSeeTheStart) {
   const EncodingInfo& info = FindEncoding(GetParam());
   auto encoding = MakeExample(info);
@@ -93,8 +93,8 @@ TEST_P(ShiftTest, RelativeEncodingsDoNotSeeTheStart) {
     for (int64_t shift : shifts) {
       std::vector<int64_t> moved;
       for (int64_t p : positions) moved.push_back(Shifted(info, p, shift));
-      // Tables and biases see exact integer offsets: the same bits. Angles
-      // carry the rounding of position * theta, at most |position| * eps, and
+      // Tables and biases use exact integer offsets: the same bits. Angles have
+      // the rounding error of position * theta, at most |position| * eps, and
       // scores are sums of kDim such products of order 1.
       const double tolerance =
           rotates ? 0x1p-52 * kDim * 8.0 * static_cast<double>(shift + 12)
@@ -106,10 +106,10 @@ TEST_P(ShiftTest, RelativeEncodingsDoNotSeeTheStart) {
   }
 }
 
-// The same at the other end: far below zero, where positions may be negative.
+// The same at the other end: far below zero, if positions may be negative.
 TEST_P(ShiftTest, NegativePositionsAreRelativeToo) {
   const EncodingInfo& info = FindEncoding(GetParam());
-  // These read coordinates off the position, or index a window from 0.
+  // These decode coordinates from the position, or index a window from 0.
   if (info.name == "swin" || info.name == "rope-2d" ||
       info.name == "rope-mixed") {
     const auto encoding = MakeExample(info);
@@ -131,7 +131,7 @@ TEST_P(ShiftTest, NegativePositionsAreRelativeToo) {
             0x1p-52 * kDim * 8.0 * 1e6);
 }
 
-// On a plane, a block of 3 x 2 tokens shifts by rows and by columns alike.
+// On a plane, a block of 3 x 2 tokens may shift by rows and by columns.
 TEST(PropertiesTest, PlanesShiftInBothDirections) {
   const Tokens tokens = Tokens::Random(6, 11);
   const auto block = [](int64_t y, int64_t x) {
@@ -155,7 +155,7 @@ TEST(PropertiesTest, PlanesShiftInBothDirections) {
   }
 }
 
-// psi(max(m, L)) moves with the query above L: the interpolation of the paper.
+// psi(max(m, L)) depends on the query above L: the interpolation of the paper.
 TEST(PropertiesTest, FireSeesTheQueryAboveItsThreshold) {
   const auto fire =
       FindEncoding("fire").example({.heads = kHeads,
@@ -174,7 +174,7 @@ TEST(PropertiesTest, FireSeesTheQueryAboveItsThreshold) {
   EXPECT_GT(RelativeError(At(*fire, tokens, above, true), plain), 1e-3);
 }
 
-// An absolute encoding does see the start: the tests above can fail.
+// An absolute encoding does depend on the start: the tests above can fail.
 TEST(PropertiesTest, TupeIsAbsolute) {
   const auto tupe = MakeExample(FindEncoding("tupe"));
   const Tokens tokens = Tokens::Random(12, 10);

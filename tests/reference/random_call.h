@@ -19,20 +19,20 @@ enum TermBit : unsigned {
   kAllTerms = 255,
 };
 
-// How far positions reach unless a test says otherwise.
+// The range of positions unless a test says otherwise.
 inline constexpr int64_t kReach = 40;
 
 struct CallConfig {
   int64_t batch = 2, heads = 4, kv_heads = 2, q_len = 5, k_len = 5;
   int64_t head_dim = 6, value_dim = 3;
-  // Positions lie in [first_position, first_position + reach).
+  // Positions are in [first_position, first_position + reach).
   int64_t first_position = 0, reach = kReach;
   unsigned terms = kAllTerms;
   int bias_kind = 0;  // 0 table, 1 ramp, 2 profile
   uint64_t seed = 1;
 };
 
-// Gives a rotation frequencies of `heads` heads, the first as they are.
+// Gives a rotation frequencies for `heads` heads; the first keeps its own.
 inline void SetHeads(Rotation& r, int64_t heads) {
   const auto first = r.ThetaOf(0);
   const std::vector<double> one(first.begin(), first.end());
@@ -63,7 +63,7 @@ class CallMaker {
     return call;
   }
 
-  // Each option on or off at random, and hence some rows fully masked.
+  // Turns each option on or off at random; hence some rows are fully masked.
   void AddOptions(Call& call) {
     call.options.causal = Flip();
     if (Flip()) {
@@ -91,8 +91,7 @@ class CallMaker {
     }
   }
 
-  // What a call brings beside the terms, each of it at random: `which` has a
-  // bit for each.
+  // Adds random operands: `which` has a bit for each.
   void AddOperands(Call& call, unsigned which) {
     AttentionOptions& o = call.options;
     const auto has = [which](unsigned bit) { return (which >> bit & 1) != 0; };
@@ -170,15 +169,16 @@ class CallMaker {
     return {.rows = Random({Heads(), map.count, dim}), .buckets = map};
   }
 
-  // Of rows of `dim` channels, its frequencies sometimes per key head.
+  // A rotation of rows of `dim` channels; sometimes with frequencies per key
+  // head.
   Rotation MakeRotation(int64_t dim) {
     Rotation r = MakeSharedRotation(dim);
     if (Draw(0, 2) == 0) SetHeads(r, c_.kv_heads);
     return r;
   }
 
-  // By the position, or by rows and columns of a grid, one for each pair or
-  // both; some tokens may stay as they are.
+  // By the position, or by rows and columns of a grid, with one axis per pair
+  // or both; some tokens may not rotate.
   Rotation MakeSharedRotation(int64_t dim) {
     Rotation r;
     r.layout = Flip() ? PairLayout::kInterleaved : PairLayout::kHalves;
@@ -201,7 +201,8 @@ class CallMaker {
     return r;
   }
 
-  // Of scores, with what those of values do not have.
+  // A rotation of scores, with features that a rotation of values does not
+  // have.
   Rotation MakeScoreRotation() {
     Rotation r = MakeRotation(c_.head_dim);
     r.gain = 1.0 + 0.1 * static_cast<double>(Draw(0, 3));

@@ -1,4 +1,4 @@
-// Every encoding on every rank: forward and gradients against one process.
+// Every encoding on all ranks: forward and gradients against a single process.
 #include "reference/encoding_calls.h"
 #include "ring/ranks.h"
 
@@ -13,7 +13,7 @@ Call EncodingCall(const EncodingInfo& info, bool causal) {
   call.k = RandomTensor({1, kHeads / 2, kTokens, kChannels}, 2);
   call.v = RandomTensor({1, kHeads / 2, kTokens, kChannels}, 3);
   call.options.causal = causal;
-  // M-RoPE takes a time, a row and a column; all others the tokens' numbers.
+  // M-RoPE takes a time, a row and a column; all others token indices.
   for (int64_t i = 0; i < kTokens && info.name == "mrope"; ++i) {
     call.q_pos.push_back(PackPosition(i, i / 9, i % 9));
   }

@@ -1,4 +1,4 @@
-// Ranks that agree, disagree and add up.
+// Agreement, disagreement and sums of ranks.
 #include "locus/encodings/alibi.h"
 #include "locus/encodings/none.h"
 #include "locus/encodings/rope.h"
@@ -7,7 +7,7 @@
 namespace locus::testing {
 namespace {
 
-// Messages of all ranks, which must be the same.
+// The messages of all ranks, which must be equal.
 std::string CommonError(const std::string& mine) {
   const ring::Group group(MPI_COMM_WORLD, 60.0);
   const std::vector<std::string> all = group.Gather(mine);
@@ -90,7 +90,7 @@ TEST(RingGroupTest, DifferentOptions) {
             std::string::npos);
 }
 
-// Each operand on one rank another than on the others, or missing there.
+// Each operand differs on one rank, or is missing there.
 TEST(RingGroupTest, DifferentOperands) {
   if (Ranks() == 1) return;
   const auto error = [](const AttentionOptions& mine) {
@@ -127,7 +127,7 @@ TEST(RingGroupTest, DifferentOperands) {
          "dropout: rank 0 has 0.5 by seed 1");
 }
 
-// What does not fit the whole sequence, on one rank alone.
+// Operands that do not match the whole sequence, on one rank only.
 TEST(RingGroupTest, OperandsThatDoNotFit) {
   const std::string who =
       Ranks() == 1 ? "" : "rank " + std::to_string(Ranks() - 1) + ": ";
@@ -155,8 +155,8 @@ TEST(RingGroupTest, OperandsThatDoNotFit) {
          "table_queries");
 }
 
-// No kernel has a backward pass through such a table, and one rank, without
-// tokens, would not notice by itself.
+// No kernel has a backward pass through such a table, and a rank without tokens
+// would not notice by itself.
 TEST(RingGroupTest, WhatTheEngineHasNoDriverFor) {
   const BucketMap map =
       BucketMap::Constant().WithSpecial(/*position=*/0, /*both=*/true);
@@ -186,7 +186,7 @@ TEST(RingGroupTest, DifferentEncodings) {
             std::string::npos);
 }
 
-// The same name and no parameters: the terms differ.
+// Equal names and no parameters, but different terms.
 TEST(RingGroupTest, DifferentSettingsOfAnEncoding) {
   if (Ranks() == 1) return;
   const auto rope = FindEncoding("rope").example(
@@ -205,7 +205,7 @@ TEST(RingGroupTest, DifferentParameters) {
             std::string::npos);
 }
 
-// One rank cannot take part: all say so, in its words.
+// If one rank cannot take part, all report its error.
 TEST(RingGroupTest, ABadShapeOnOneRank) {
   Inputs x = Some(4, 8);
   if (Last()) x.v = Tensor::Zeros(DType::kF32, {1, 2, 3, 8});

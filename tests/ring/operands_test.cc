@@ -1,5 +1,5 @@
-// What a call brings beside its terms, and every term, on every rank: forward,
-// weights and all gradients against one process in float64.
+// Operands of a call besides its terms, and every term, on all ranks: forward,
+// weights and all gradients against a single process in float64.
 #include "ring/ranks.h"
 
 namespace locus::testing {
@@ -21,8 +21,8 @@ enum OperandBit : unsigned {
 };
 static_assert(kAllOperands + 1 == 1U << CallMaker::kOperands);
 
-// Odd lengths, two sequences, grouped heads, every term. Positions are drawn at
-// random, or counted by the ring itself.
+// Odd lengths, two sequences, grouped heads, every term. Positions are random,
+// or the ring's defaults.
 Call OperandCall(unsigned operands, uint64_t seed, bool counted,
                  int64_t keys = 13) {
   CallMaker maker({.q_len = counted ? keys : keys - 2,
@@ -62,7 +62,7 @@ TEST_P(EveryOperand, EqualsOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Ring, EveryOperand,
                          ::testing::Range(0U, CallMaker::kOperands));
 
-// Each operand beside each other one.
+// Each operand combined with each other one.
 TEST(RingOperandsTest, Pairs) {
   uint64_t seed = 100;
   for (unsigned a = 0; a < CallMaker::kOperands; ++a) {
@@ -75,7 +75,7 @@ TEST(RingOperandsTest, Pairs) {
   }
 }
 
-// All at once, with every option besides.
+// All operands together, with every option as well.
 TEST(RingOperandsTest, AllTogether) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -85,8 +85,8 @@ TEST(RingOperandsTest, AllTogether) {
   }
 }
 
-// Where a window leaves of a pair of pieces one stretch on either side, the
-// engine gets that alone, of operands as well.
+// If a window leaves one range on either side of a pair of pieces, the engine
+// gets only that, including its operands.
 TEST(RingOperandsTest, WhatAWindowCutsOff) {
   for (bool causal : {false, true}) {
     Call call = OperandCall(kAllOperands & ~(kPrefix | kChunk), 20 + causal,
@@ -97,8 +97,8 @@ TEST(RingOperandsTest, WhatAWindowCutsOff) {
   }
 }
 
-// Values rotated and outputs rotated back, rotations by several axes at once,
-// tables, extra dimensions, biases, as they are drawn.
+// Rotated values with outputs rotated back, rotations by several axes, tables,
+// extra dimensions and biases, as drawn.
 TEST(RingOperandsTest, EveryTerm) {
   for (uint64_t seed = 200; seed < 206; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -126,7 +126,7 @@ TEST(RingOperandsTest, TheSameBitsFromRunToRun) {
   }
 }
 
-// Every operand of a narrow type, and gradients in that type.
+// Every operand in a narrow type, and gradients in that type.
 TEST(RingOperandsTest, NarrowTypes) {
   for (DType dtype : {DType::kBF16, DType::kF16}) {
     SCOPED_TRACE(DTypeName(dtype));
@@ -140,7 +140,7 @@ TEST(RingOperandsTest, NarrowTypes) {
   }
 }
 
-// Rank 1 has no tokens, and brings nothing that belongs to tokens.
+// Rank 1 has no tokens, and passes no operands of tokens.
 TEST(RingOperandsTest, ARankWithoutTokensBringsNothing) {
   const Call call = OperandCall(kAllOperands, 11, /*counted=*/false);
   const GivenTerms encoding(call.terms);
@@ -172,14 +172,14 @@ TEST(RingOperandsTest, ARankWithoutTokensBringsNothing) {
   EXPECT_LE(
       RelativeError(result.grads.operands.sinks, expected.grads.operands.sinks),
       GradTolerance(call));
-  // The other ranks add up their shares of a row for all queries.
+  // The other ranks sum their contributions to a row for all queries.
   if (call.options.pair_bias.size(2) == 1) {
     SumOverRanks(Tensor::Zeros(DType::kF64, call.options.pair_bias.shape()));
   }
 }
 
-// Scores of 0 over n keys and one sink z: lse = ln(e^z + n), whatever the
-// number of ranks. A sink per rank or per block would count several times.
+// Scores of 0 over n keys and one sink z: lse = ln(e^z + n), for any number of
+// ranks. A sink per rank or per block would count several times.
 TEST(RingOperandsTest, ASinkCountsOnce) {
   constexpr int64_t kTokens = 12;
   constexpr double kSink = 2.0;
@@ -212,7 +212,7 @@ TEST(RingOperandsTest, ASinkCountsOnce) {
   }
 }
 
-// A ring drops the very weights that one process drops.
+// A ring drops exactly the weights that a single process drops.
 TEST(RingOperandsTest, DropsWhatOneProcessDrops) {
   constexpr int64_t kTokens = 29;
   const Tensor x = Tensor::Zeros(DType::kF32, {1, 2, kTokens, 4});
@@ -236,7 +236,7 @@ TEST(RingOperandsTest, DropsWhatOneProcessDrops) {
   }
 }
 
-// Chunks that fall together with shards: no block has to travel.
+// Chunks coincide with shards, so no block has to travel.
 TEST(RingOperandsTest, ChunksKeepBlocksAtHome) {
   const Tensor x = Tensor::Zeros(DType::kF32, {1, 1, 5, 4});
   ring::Stats stats;
@@ -246,7 +246,7 @@ TEST(RingOperandsTest, ChunksKeepBlocksAtHome) {
   EXPECT_EQ(stats.bytes_sent, 0);
 }
 
-// A causal ring sends blocks only onwards. Those of a prefix go everywhere.
+// A causal ring sends blocks only forwards. Those of a prefix go everywhere.
 TEST(RingOperandsTest, APrefixIsSeenFromBefore) {
   const Tensor x = RandomTensor({1, 1, 5, 4}, 1).To(DType::kF32);
   const std::vector<int64_t> prefix = {5 * Ranks()};

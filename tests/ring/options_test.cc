@@ -10,8 +10,8 @@ const Encoding& Shaw() {
   return *encoding;
 }
 
-// Two sequences of odd length, grouped heads, another value dim, positions that
-// the ring counts by itself.
+// Two sequences of odd length, grouped heads, another value dim, and the ring's
+// default positions.
 Call PlainCall(int64_t q_len = 53, int64_t k_len = 53) {
   Call call;
   call.q = RandomTensor({2, 4, q_len, 16}, 1);
@@ -97,7 +97,7 @@ TEST(RingOptionsTest, KeyLengthsOfFewerQueries) {
   }
 }
 
-// A position that falls where one rank's tokens end is seen by no rank alone.
+// No single rank sees a decrease of positions at the boundary of two ranks.
 TEST(RingOptionsTest, PackedPositionsRiseThroughAllRanks) {
   const MRope encoding(16, PairLayout::kHalves, {2, 3, 3});
   const Tensor d_out = RandomTensor({2, 4, 53, 16}, 4).To(DType::kF32);
@@ -123,7 +123,7 @@ TEST(RingOptionsTest, PackedPositionsRiseThroughAllRanks) {
   }
 }
 
-// Fewer tokens than ranks: some hold nothing.
+// Fewer tokens than ranks: some have none.
 TEST(RingOptionsTest, OneToken) {
   ExpectEverySharding(PlainCall(1, 1), Shaw());
 }
@@ -152,7 +152,8 @@ TEST(RingOptionsTest, StridedInputs) {
   ExpectEqualsWhole(mine, expected, call, RunRing(mine, Shaw()));
 }
 
-// Rank r holds shares of r, and rank 1 nothing, of a contiguous sequence.
+// Contiguous shards of 3 + 2 r tokens on rank r, none on rank 1, and the rest
+// on the last rank.
 TEST(RingOptionsTest, UnevenShards) {
   Call call = PlainCall();
   call.options.causal = true;
@@ -169,7 +170,7 @@ TEST(RingOptionsTest, UnevenShards) {
   ExpectEqualsWhole(mine, expected, call, RunRing(mine, Shaw()));
 }
 
-// Long enough for several threads to join the parts.
+// Long enough for several threads to merge the parts.
 TEST(RingOptionsTest, SeveralThreads) {
   constexpr int64_t kTokens = 4001;
   const auto random = [](uint64_t seed) {
@@ -186,7 +187,7 @@ TEST(RingOptionsTest, SeveralThreads) {
     const AttentionResult mine = ring::Attention(
         MPI_COMM_WORLD, ring::TakeShard(q, chunks), ring::TakeShard(k, chunks),
         ring::TakeShard(v, chunks), *alibi, options);
-    // Both sides may be off by the engine's bound.
+    // Both sides may be off by the engine's error bound.
     const double tolerance = 2.0 * ForwardTolerance({.q = q});
     EXPECT_LE(RelativeError(mine.out, ring::TakeShard(whole.out, chunks)),
               tolerance);
@@ -195,8 +196,8 @@ TEST(RingOptionsTest, SeveralThreads) {
   }
 }
 
-// A causal, contiguous ring computes on and below the diagonal alone, and a
-// block goes no further than the last rank.
+// A causal, contiguous ring computes only on and below the diagonal, and a
+// block travels no further than the last rank.
 TEST(RingOptionsTest, SkipsWhatNobodySees) {
   Call call = PlainCall();
   call.options.causal = true;

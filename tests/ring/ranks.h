@@ -1,4 +1,4 @@
-// Calls cut into the shards of ranks, and compared with the whole.
+// Calls that are sharded over ranks and compared with the whole.
 #ifndef LOCUS_TESTS_RING_RANKS_H_
 #define LOCUS_TESTS_RING_RANKS_H_
 
@@ -19,8 +19,7 @@ inline constexpr ring::Sharding kShardings[] = {ring::Sharding::kContiguous,
                                                 ring::Sharding::kZigzag,
                                                 ring::Sharding::kRoundRobin};
 
-// Half a unit in the last place of what a result of the type is rounded to,
-// relative to numbers of the size of 1.
+// Half a unit in the last place of the type of a result, for numbers around 1.
 inline double RoundingOf(DType dtype) {
   switch (dtype) {
     case DType::kBF16:
@@ -50,7 +49,7 @@ inline std::vector<int64_t> TakeIds(const std::vector<int64_t>& ids,
   return taken;
 }
 
-// [B, H, L] as [B, H, L, 1], so that it can be cut.
+// [B, H, L] as [B, H, L, 1], so that it can be sharded.
 inline Tensor AsRows(const Tensor& x) {
   return Tensor::Borrow(x.dtype(), {x.size(0), x.size(1), x.size(2), 1}, {},
                         x.Raw());
@@ -65,7 +64,7 @@ inline Tensor TakeTokens(const Tensor& x,
                         taken.Raw(), std::make_shared<Tensor>(taken));
 }
 
-// The rows of the queries of `chunks`, unless one row is for all queries.
+// The rows of the queries in `chunks`, unless one row serves all queries.
 inline Tensor TakePairs(const Tensor& x,
                         const std::vector<ring::Chunk>& chunks) {
   return x.size(2) == 1 ? x : ring::TakeShard(x, chunks);
@@ -108,7 +107,7 @@ struct RankCall {
   RankCall& operator=(const RankCall&) = delete;
 
  private:
-  // Rows of this rank's queries, with a byte between two keys.
+  // Rows of this rank's queries, with an unused byte between keys.
   void CutMask() {
     PairMask whole = call.options.mask;
     const std::vector<uint8_t> bytes = std::move(call.pairs);
@@ -132,7 +131,7 @@ struct RankCall {
         }
       }
     }
-    call.pairs.push_back(1);  // never empty: a mask is given
+    call.pairs.push_back(1);  // never empty, so that a mask is given
     int64_t step = 2;
     for (size_t axis = 4; axis-- > 0; step *= mine.shape[axis]) {
       mine.strides[axis] = step;
@@ -140,7 +139,7 @@ struct RankCall {
   }
 };
 
-// Terms as they are given, and their gradients as those of parameters.
+// Terms used as given, with their gradients as those of parameters.
 class GivenTerms : public Encoding {
  public:
   explicit GivenTerms(Terms terms) : terms_(std::move(terms)) {}
@@ -160,7 +159,7 @@ class GivenTerms : public Encoding {
   Terms terms_;
 };
 
-// What one process gives, in float64.
+// The result of a single process, in float64.
 struct Expected {
   reference::Forward forward;
   EncodingGrads grads;
@@ -184,7 +183,7 @@ struct RingResult {
   EncodingGrads grads;
 };
 
-// d_lse: of the whole, or absent.
+// d_lse is that of the whole call, or undefined.
 inline RingResult RunRing(const RankCall& mine, const Encoding& encoding,
                           const Tensor& d_lse = {}) {
   RingResult result;
@@ -199,7 +198,7 @@ inline RingResult RunRing(const RankCall& mine, const Encoding& encoding,
   return result;
 }
 
-// The largest of the finite elements, without its sign.
+// The largest magnitude of the finite elements.
 inline double LargestFinite(const Tensor& x) {
   double largest = 0.0;
   for (double value : x.ToVector()) {
@@ -214,8 +213,9 @@ inline Tensor SumOverRanks(const Tensor& mine) {
   return Tensor::From(mine.shape(), std::move(sum));
 }
 
-// The gradients of what this rank brings; a row of pair_bias for all queries is
-// each rank's own, and that of the whole is their sum.
+// The gradients of this rank's operands; if pair_bias has one row for all
+// queries, each rank has its own contribution, and that of the whole is their
+// sum.
 inline void ExpectOperandGradsEqual(const RankCall& mine,
                                     const OperandGrads& expected,
                                     const OperandGrads& actual,
@@ -237,16 +237,17 @@ inline void ExpectOperandGradsEqual(const RankCall& mine,
   }
 }
 
-// The bound of the engine's own tests against float64, the rounding of a narrow
-// type, and what joining adds: parts are weighed by their lse, numbers of
-// float32, and half a unit of two of them is that much of a weight.
+// The error bound of the kernel tests against float64, the rounding of a narrow
+// type, and the error of merging: parts are weighted by their float32 lse, and
+// half a unit in the last place of two of them is the relative error of a
+// weight.
 inline void ExpectEqualsWhole(const RankCall& mine, const Expected& expected,
                               const Call& whole, const RingResult& actual) {
   const double rounding = RoundingOf(whole.q.dtype());
   const double joining = LargestFinite(expected.forward.lse) * kEps;
   const double forward = ForwardTolerance(whole) + rounding + joining;
-  // The forward's rounded out enters each gradient once, d_out and the result
-  // are rounded besides. Dropout enlarges what it keeps.
+  // The rounded output of the forward pass enters each gradient once, and d_out
+  // and the result are rounded as well. Dropout scales up what it keeps.
   const double backward = (GradTolerance(whole) + 4.0 * rounding) /
                           (1.0 - whole.Options().dropout.rate);
   const auto& [queries, keys] = std::tie(mine.queries, mine.keys);
@@ -293,8 +294,8 @@ void ExpectSameBits(const Tensor& a, const Tensor& b) {
             0);
 }
 
-// Of float32 calls; gradients of parameters are float64, and so are those of
-// operands here.
+// For float32 calls; gradients of parameters are float64, and here so are those
+// of operands.
 inline void ExpectSameBits(const RingResult& a, const RingResult& b) {
   ExpectSameBits<float>(a.forward.out, b.forward.out);
   ExpectSameBits<float>(a.forward.lse, b.forward.lse);
@@ -323,7 +324,7 @@ inline int Rank() {
   return rank;
 }
 
-// Cuts the call evenly, runs it on all ranks, compares this rank's part.
+// Shards the call evenly, runs it on all ranks, and compares this rank's part.
 inline void ExpectRingEqualsWhole(const Call& whole, const Encoding& encoding,
                                   const Expected& expected,
                                   ring::Sharding sharding) {

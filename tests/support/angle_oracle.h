@@ -1,6 +1,6 @@
-// How far cos and sin of a rotation are from the truth, which MPFR computes:
-// base^(-2p / d), its product with the position, and their cos and sin, all
-// with 160 bits, 100 more than float64 keeps of an angle of 2^24.
+// The error of a rotation's cos and sin relative to the exact values, which
+// MPFR computes: base^(-2p / d), its product with the position, and cos and sin
+// of that, all with 160 bits, 100 more than float64 keeps of an angle of 2^24.
 #ifndef LOCUS_TESTS_SUPPORT_ANGLE_ORACLE_H_
 #define LOCUS_TESTS_SUPPORT_ANGLE_ORACLE_H_
 

@@ -1,4 +1,4 @@
-// Checks that every encoding's test makes: its formula against the reference,
+// Checks used by the test of every encoding: its formula against the reference,
 // and its PullBack against finite differences.
 #ifndef LOCUS_TESTS_SUPPORT_ENCODING_CHECKS_H_
 #define LOCUS_TESTS_SUPPORT_ENCODING_CHECKS_H_
@@ -21,11 +21,11 @@
 
 namespace locus::testing {
 
-// Logit of one pair, from the paper: head h, raw rows q and k, positions m, n.
+// The logit of one pair by the paper: head h, raw rows q and k, positions m, n.
 using PaperScore =
     std::function<double(int64_t h, const std::vector<double>& q,
                          const std::vector<double>& k, int64_t m, int64_t n)>;
-// What is added to v_j for a pair; returns [value_dim].
+// The term that is added to v_j for a pair; returns [value_dim].
 using PaperValue =
     std::function<std::vector<double>(int64_t h, int64_t m, int64_t n)>;
 
@@ -37,9 +37,9 @@ struct PaperCase {
   uint64_t seed = 7;
 };
 
-// Plain softmax attention over the paper's logits, in float64, written without
-// any of the library's terms; compared with the reference running the
-// encoding's terms. Returns the relative error.
+// Plain softmax attention over the paper's logits, in float64 and without any
+// of the library's terms, compared with the reference running the encoding's
+// terms. Returns the relative error.
 inline double PaperError(const Encoding& encoding, const PaperCase& c,
                          const PaperScore& score,
                          const PaperValue& value = nullptr) {

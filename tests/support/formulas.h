@@ -1,5 +1,4 @@
-// Small pieces that the papers' formulas are written with, and how exactly the
-// library must meet them.
+// Building blocks of the papers' formulas, and the tolerances for the library.
 #ifndef LOCUS_TESTS_SUPPORT_FORMULAS_H_
 #define LOCUS_TESTS_SUPPORT_FORMULAS_H_
 
@@ -11,7 +10,7 @@
 
 namespace locus::testing {
 
-// A formula in float64 against the reference: a few thousand roundings of
+// A formula in float64 compared with the reference: a few thousand roundings of
 // 2^-53, relative to the largest output.
 inline constexpr double kPaperTolerance = 1e-12;
 
@@ -23,8 +22,8 @@ inline constexpr double kDifferenceTolerance = 1e-8;
 inline constexpr int64_t kFar = 1'000'000;
 
 // Scores through an angle pos * w: w and the product are rounded to float64 on
-// both sides of the comparison, for q and for k, which turns a pair by up to
-// 8 * pos * 2^-53; twice that, because |q| |k| / sqrt(D) is not quite 1.
+// both sides of the comparison, for q and for k, which rotates a pair by up to
+// 8 * pos * 2^-53; doubled, because |q| |k| / sqrt(D) is not exactly 1.
 inline double AngleTolerance(int64_t position) {
   return kPaperTolerance + 8.0 * static_cast<double>(position) *
                                std::numeric_limits<double>::epsilon();

@@ -1,5 +1,5 @@
-// The check that every encoding of the input makes: its rows against the
-// paper's, and what they do to the scores after the projections.
+// The check used for every encoding of the input: its rows against the paper's,
+// and their effect on the scores after the projections.
 #ifndef LOCUS_TESTS_SUPPORT_INPUT_CHECKS_H_
 #define LOCUS_TESTS_SUPPORT_INPUT_CHECKS_H_
 
@@ -11,7 +11,7 @@
 
 namespace locus::testing {
 
-// The row of a position, [dim + widen], from the paper.
+// The row of a position, [dim + widen], by the paper.
 using PaperRow = std::function<std::vector<double>(int64_t position)>;
 
 struct InputCase {

@@ -25,8 +25,8 @@ inline Tensor RandomTensor(std::vector<int64_t> shape, uint64_t seed,
   return Tensor::From(std::move(shape), std::move(values));
 }
 
-// Largest |a - b| over max(1, largest |b|): an error relative to the size of
-// the whole, so that zeros do not blow it up. NaN anywhere gives infinity.
+// The largest |a - b| relative to max(1, largest |b|): relative to the whole
+// tensor, so zeros do not inflate it. NaN anywhere gives infinity.
 inline double RelativeError(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.shape(), b.shape());
   if (a.shape() != b.shape()) return INFINITY;

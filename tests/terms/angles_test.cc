@@ -1,5 +1,5 @@
-// The published bound on angles: cos and sin, rounded to float32, are within
-// 1e-7 of the truth at every position up to 10^7, and around 2^24.
+// The documented bound on angles: cos and sin, rounded to float32, are within
+// 1e-7 of the exact values at every position up to 10^7, and around 2^24.
 #include "support/angle_oracle.h"
 #include "support/tensors.h"
 
@@ -30,7 +30,7 @@ TEST(AnglesTest, ExactAnglesKeepTheBoundToTenMillion) {
   }
 }
 
-// The oracle can fail: float32 angles, far out, miss the bound by far.
+// The oracle can fail: float32 angles at large positions far exceed the bound.
 TEST(AnglesTest, Float32AnglesMissTheBound) {
   AngleOracle oracle(128, 1e4);
   const Rotation r = RotationOf(128, 1e4, AngleMode::kFloat32);

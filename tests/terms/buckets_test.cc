@@ -1,4 +1,4 @@
-// Bucket maps against the formulas they stand for, in exact arithmetic.
+// Bucket maps against the formulas that they represent, in exact arithmetic.
 #include <gmp.h>
 
 #include "locus/terms.h"
@@ -66,7 +66,7 @@ int64_t DebertaNaive(int64_t offset, int64_t buckets, int64_t max_positions) {
                              2 * span - 1);
 }
 
-// A map depends on the offset alone, wherever the pair stands.
+// A map depends only on the offset, wherever the pair is.
 void ExpectBucket(const BucketMap& map, int64_t offset, int64_t expected) {
   ASSERT_EQ(map.OfOffset(offset), expected) << "offset " << offset;
   for (int64_t n : {int64_t{0}, int64_t{-7}, kFar, -kFar}) {
@@ -110,7 +110,7 @@ TEST(BucketsTest, ClipSaturates) {
     for (int64_t o : {-kFar - 1, -kFar, kFar, kFar + 1}) {
       ExpectBucket(map, o, std::clamp(o, lo, hi) - lo);
     }
-    // As far apart as two positions can be.
+    // The largest distance of two positions.
     EXPECT_EQ(map(kLowestPosition, kHighestPosition), 0);
     EXPECT_EQ(map(kHighestPosition, kLowestPosition), hi - lo);
   }
@@ -135,7 +135,7 @@ TEST(BucketsTest, T5EqualsItsFormula) {
   }
 }
 
-// Thresholds of maps that reach far: each start is exact to one offset.
+// Thresholds of maps with a long range: each start is exact to one offset.
 TEST(BucketsTest, T5ThresholdsAreExactFarOut) {
   for (int64_t max_distance : {int64_t{1} << 20, int64_t{999'999'937},
                                (int64_t{1} << 40) - 87, int64_t{1} << 40}) {

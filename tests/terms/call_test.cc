@@ -58,7 +58,7 @@ struct RandomCall {
     options.key_lengths = key_lengths;
   }
 
-  // One token's entry of a span, from the words of attention.h.
+  // A token's entry of a span, by the definition in attention.h.
   static int64_t Entry(const std::vector<int64_t>& span, int64_t b, int64_t at,
                        int64_t length) {
     const bool shared = static_cast<int64_t>(span.size()) == length;
@@ -112,8 +112,8 @@ TEST(CallTest, MaskEqualsThePredicate) {
   }
 }
 
-// The extremes bound every visible pair; positions are attained by a token,
-// and offsets stay within what tokens, causality and window allow.
+// The extremes bound every visible pair: some token has each extreme position,
+// and offsets are within what tokens, causality and window allow.
 TEST(CallTest, ShapeBoundsEveryVisiblePair) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     const RandomCall c(seed);
@@ -154,7 +154,7 @@ TEST(CallTest, ShapeBoundsEveryVisiblePair) {
       ASSERT_EQ(s.min_k_pos, *k_lo) << seed;
       ASSERT_EQ(s.max_k_pos, *k_hi) << seed;
     }
-    // By index, a mask says nothing of positions.
+    // By index, a mask does not restrict positions.
     const bool by_position =
         !c.options.by_index || (c.q_pos.empty() && c.k_pos.empty());
     ASSERT_EQ(s.by_index, !by_position);
@@ -201,7 +201,7 @@ TEST(CallTest, ShapeOfPlainCallsIsTight) {
   EXPECT_EQ(shape.max_offset, 4);
 }
 
-// Positions that run on across segments: 0 .. 2 and 3 .. 7.
+// Consecutive positions across segments: 0 .. 2 and 3 .. 7.
 TEST(CallTest, ShapeOfSegmentsIsTight) {
   const CallSizes s = OneHead(8, 8);
   const std::vector<int64_t> segments = {5, 5, 5, 1, 1, 1, 1, 1};

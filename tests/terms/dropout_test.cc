@@ -1,5 +1,5 @@
-// What dropout draws: the share of kept weights, and nothing that neighbours
-// have in common.
+// The distribution of dropout: the share of kept weights, and the independence
+// of neighbours.
 #include "terms/dropout.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kTokens = 1024;
 
-// Numbers of a weight, and the seed that it is drawn with.
+// The indices of a weight, and the seed that it is drawn with.
 struct Weight {
   uint64_t seed = 1;
   int64_t b = 0, h = 0, i = 0, j = 0;
@@ -64,8 +64,8 @@ TEST(DropoutTest, KeepsItsShareOfEveryRowAndColumn) {
   }
 }
 
-// Chi-square over the high four bits of weights and of their neighbours: 256
-// cells that should be equally full.
+// Chi-square of the high four bits of weights and of their neighbours: 256
+// cells that should have equal counts.
 double ChiSquare(const std::function<Weight(Weight)>& neighbour) {
   std::array<double, 256> cells = {};
   double count = 0.0;
@@ -98,7 +98,7 @@ TEST(DropoutTest, NeighboursHaveNothingInCommon) {
               most)
         << what;
   };
-  // Powers of two are the distances of heads, tiles and parts of a ring.
+  // Heads, tiles and parts of a ring are powers of two apart.
   for (int64_t step = 1; step <= int64_t{1} << 20; step *= 2) {
     const std::string by = " + " + std::to_string(step);
     expect("key" + by, [=](Weight& w) { w.j += step; });
@@ -125,7 +125,7 @@ TEST(DropoutTest, NeighboursHaveNothingInCommon) {
   });
 }
 
-// Rates that only the lower bits of the hash resolve.
+// Rates that only the lower bits of the hash can resolve.
 TEST(DropoutTest, RatesNearTheEndsKeepTheirShare) {
   const auto share = [](double rate) {
     const Dropout dropout{.rate = rate, .seed = 5};

@@ -5,7 +5,8 @@
 namespace locus::testing {
 namespace {
 
-// log sigmoid of normal numbers, [B, H, L]: half of the gates forget half.
+// log sigmoid of normal numbers, [B, H, L]: half of the gates forget at least
+// half.
 Tensor LogGates(std::vector<int64_t> shape, uint64_t seed) {
   Tensor gates = RandomTensor(std::move(shape), seed);
   double* x = gates.MutableData<double>();
@@ -54,7 +55,7 @@ double Largest(const Tensor& x) {
   return largest;
 }
 
-// What the header promises, and what float32 sums of this length cost anyway.
+// The error that the header promises, plus that of float32 sums of this length.
 double Tolerance(const Tensor& key_bias) {
   return 0x1p-23 * Largest(key_bias) + 1e-5;
 }
@@ -119,7 +120,7 @@ TEST(ForgetGateTest, GradientIsThatOfTheFormula) {
             DType::kF64);
 }
 
-// Keys that join a cache count on from the last sum, to the bit.
+// Keys appended to a cache continue from the last sum, to the bit.
 TEST(ForgetGateTest, SumsGoOnFromACache) {
   const Tensor all = LogGates({2, 3, 50}, 6);
   const auto part = [&](int64_t begin, int64_t end) {
@@ -138,14 +139,14 @@ TEST(ForgetGateTest, SumsGoOnFromACache) {
           l < 31 ? first.At(n / 3, n % 3, l) : second.At(n / 3, n % 3, l - 31));
     }
   }
-  // A view of a larger buffer gives the biases of what it shows.
+  // A view of a larger buffer gives the biases of its own elements.
   const Tensor view = Tensor::Borrow(DType::kF64, {2, 3, 31}, whole.strides(),
                                      whole.Data<double>());
   EXPECT_EQ(ForgetGateBias(view).ToVector(), ForgetGateBias(first).ToVector());
   EXPECT_EQ(ForgetGateBias(first).At(1, 2, 30), 0.0);
 }
 
-// What earlier segments add cancels, whether sums start over or not.
+// Contributions of earlier segments cancel, whether sums start over or not.
 TEST(ForgetGateTest, PackedSequencesNeedNothing) {
   const int64_t lengths[] = {40, 60};
   const PackedTokens tokens = Pack(lengths);
@@ -163,7 +164,7 @@ TEST(ForgetGateTest, PackedSequencesNeedNothing) {
             Tolerance(options.key_bias));
 }
 
-// Gates of 1 / e over 30000 tokens: K is rounded once, whatever its size.
+// Gates of 1 / e over 30000 tokens: K is rounded once, however large it is.
 TEST(ForgetGateTest, RoundsOnce) {
   const int64_t length = 30000;
   Tensor gates = LogGates({1, 1, length}, 7);

@@ -179,8 +179,8 @@ TEST(RotationTest, InverseUndoesAndBackwardTransposes) {
   }
 }
 
-// Arithmetic is float32, then the result is rounded to the type: against
-// float64 it may miss by one epsilon of the type of the largest number.
+// Arithmetic is float32, then the result is rounded to the type: compared with
+// float64, the error is at most one epsilon of the type of the largest number.
 TEST(RotationTest, KeepsTheElementType) {
   const Rotation r = Example(PairLayout::kHalves, 4, 0);
   const auto check = [&](DType dtype, double epsilon) {
@@ -220,7 +220,7 @@ TEST(RotationTest, EqualIdsMeanEqualRotations) {
   }
 }
 
-// Frequencies that are powers of two differ in their exponent bits only.
+// Frequencies that are powers of two differ only in their exponent bits.
 TEST(RotationTest, IdsOfRoundFrequenciesDiffer) {
   std::vector<uint64_t> ids;
   for (int a = 0; a < 40; ++a) {
@@ -272,7 +272,7 @@ TEST(RotationTest, PackedPositionsUnpackAndAreValid) {
             "(1048576, 0, 0)");
 }
 
-// By one after text; above every coordinate after images.
+// Advances by one after text, and to above every coordinate after images.
 TEST(RotationTest, TextGoesOnAfterTheLastToken) {
   const Rotation packed = ThreeAxes();
   for (const Rotation& r : {Rotation(), packed}) {
@@ -281,7 +281,7 @@ TEST(RotationTest, TextGoesOnAfterTheLastToken) {
     EXPECT_EQ(r.After(text).first, 5);
     EXPECT_EQ(r.After(text).step, 1);
   }
-  // Text, given plain, then an image whose last token is not its largest.
+  // Text at plain positions, then an image whose last token is not its largest.
   const std::vector<int64_t> image = {0, 2, PackPosition(3, 3, 9),
                                       PackPosition(3, 4, 3)};
   const TextPositions next = packed.After(image);

@@ -1,4 +1,4 @@
-// Element types, strides and the border of Tensor.
+// Element types, strides and limits of Tensor.
 #include "locus/tensor.h"
 
 #include <bit>
@@ -18,7 +18,7 @@ std::vector<uint16_t> AllPatterns() {
   return bits;
 }
 
-// What a pattern means, from the definition of the format: sign, exponent
+// The value of a bit pattern, by the definition of the format: sign, exponent
 // field of `exponent_bits`, mantissa of 15 - exponent_bits bits.
 double Meaning(uint16_t bits, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits;
@@ -76,8 +76,8 @@ TEST(TensorTest, EveryNarrowPatternRoundTrips) {
   }
 }
 
-// Halfway between neighbours goes to the even pattern, anything off halfway to
-// the nearer one. One float32 step off is the least that bf16 must see.
+// Halfway cases round to the even pattern, anything else to the nearest one.
+// One float32 step off halfway is the least that bf16 must distinguish.
 TEST(TensorTest, NarrowingRoundsToNearestEven) {
   for (DType dtype : {DType::kBF16, DType::kF16}) {
     const int bits = ExponentBits(dtype);
@@ -142,14 +142,14 @@ TEST(TensorTest, StridesSelectElements) {
   EXPECT_EQ(copy.ToVector(), t.ToVector());
   EXPECT_EQ(rows.To(DType::kF64).Data<double>(), data.data());
 
-  // Every other column, backwards; and one row repeated by a stride of 0.
+  // Every other column, in reverse; and one row repeated by a stride of 0.
   const Tensor odd =
       Tensor::Borrow(DType::kF64, {3, 2}, {4, -2}, data.data() + 3);
   EXPECT_EQ(odd.ToVector(), (std::vector<double>{3, 1, 7, 5, 11, 9}));
   const Tensor same = Tensor::Borrow(DType::kF64, {2, 3}, {0, 1}, data.data());
   EXPECT_EQ(same.ToVector(), (std::vector<double>{0, 1, 2, 0, 1, 2}));
   EXPECT_FALSE(same.IsContiguous());
-  // An axis of one element has no say in the matter.
+  // The stride of an axis of size 1 does not matter.
   EXPECT_TRUE(
       Tensor::Borrow(DType::kF64, {1, 3}, {99, 1}, data.data()).IsContiguous());
 }

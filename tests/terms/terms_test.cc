@@ -1,4 +1,4 @@
-// Validation, description, gradients of zero, scale and bias of terms.
+// Validation, description, zero gradients, scale and bias of terms.
 #include "locus/terms.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ BiasProfile ExampleProfile() {
           .slope = RandomTensor({4, 3}, 3)};
 }
 
-// Terms with everything in it.
+// Terms with every member set.
 Terms Everything() {
   Terms t;
   t.input_add = InputAdd{
@@ -53,7 +53,7 @@ Terms Everything() {
   return t;
 }
 
-// The message of Validate after `change` has spoilt good terms.
+// The message of Validate after `change` has made valid terms invalid.
 template <typename Change>
 std::string Refusal(const Change& change) {
   Terms terms = Everything();
@@ -397,7 +397,7 @@ TEST(TermsTest, BiasAtEvaluatesEachForm) {
                 -slope * std::abs(static_cast<double>(m)));
     }
   }
-  // Two pieces, meeting at 1: x = u(|m - n|) g(m).
+  // Two pieces that meet at 1: x = u(|m - n|) g(m).
   const Tensor base = Tensor::From({1, 2}, std::vector<double>{10.0, 20.0});
   const Tensor slope = Tensor::From({1, 2}, std::vector<double>{1.0, -2.0});
   const BiasProfile profile{.distance = {0.0, 0.5, 1.0, 3.0},

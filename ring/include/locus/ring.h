@@ -1,13 +1,14 @@
-// Ring attention: one sequence spread over the ranks of an MPI communicator.
+// Ring attention: one sequence, distributed over the ranks of an MPI
+// communicator.
 //
-// Every rank holds some tokens: their queries stay, their keys and values
-// travel around the ring while the rank computes. Partial results join by lse
-// (see Merge in attention.h). Positions are those of the whole sequence, so
-// every encoding gives what one process gives.
+// Every rank holds some tokens: their queries stay, and their keys and values
+// travel around the ring while the rank computes. Partial results are merged by
+// lse (see Merge in attention.h). Positions are those of the whole sequence, so
+// every encoding gives the same result as in a single process.
 //
 // All functions here are collective: every rank calls them with the same sizes,
-// options and encoding. Ranks that disagree all get the same Error. A rank that
-// dies or stops ends the others with LostRank (ring_group.h).
+// options and encoding. If ranks disagree, all of them get the same Error. If a
+// rank dies or hangs, the others end with LostRank (ring_group.h).
 #ifndef LOCUS_RING_H_
 #define LOCUS_RING_H_
 
@@ -26,16 +27,15 @@
 namespace locus {
 namespace LOCUS_API ring {
 
-// Which tokens a rank of R holds.
+// Which tokens rank r of R holds.
 enum class Sharding : uint8_t {
-  kContiguous,  // one stretch each; any lengths, none included
-  kZigzag,      // of 2R even stretches, r and 2R - 1 - r: causal work balances
+  kContiguous,  // one range each, of any length, including 0
+  kZigzag,      // ranges r and 2R - 1 - r of 2R: balances causal work
   kRoundRobin,  // r, r + R, r + 2R, ...
 };
 
 std::string_view ShardingName(Sharding sharding);
-// Throws Error for a name that is none of "contiguous", "zigzag" and
-// "round-robin".
+// Throws Error unless `name` is "contiguous", "zigzag" or "round-robin".
 Sharding FindSharding(std::string_view name);
 
 // Tokens first, first + stride, ... of the sequence.
@@ -45,52 +45,53 @@ struct Chunk {
   int64_t stride = 1;
 };
 
-// What `rank` holds of `length` tokens, in the order it keeps them. Contiguous
-// shards are as even as can be.
+// The chunks of `length` tokens that `rank` holds, in the order in which it
+// keeps them. Contiguous shards are as equal as possible.
 std::vector<Chunk> Shard(Sharding sharding, int64_t length, int rank,
                          int ranks);
-// Those tokens of x [B, H, length, D], copied together in that order.
+// A copy of those tokens of x [B, H, length, D], concatenated in that order.
 Tensor TakeShard(const Tensor& x, const std::vector<Chunk>& chunks);
 
-// What a call did, on this rank.
+// Statistics of a call on this rank.
 struct Stats {
-  double compute_seconds = 0.0;  // in the engine and joining its results
+  double compute_seconds = 0.0;  // computing and merging results
   double wait_seconds = 0.0;     // for messages, with nothing to compute
   int64_t bytes_sent = 0;
-  int64_t pairs_computed = 0;  // of a stretch of queries and one of keys
-  int64_t pairs_skipped = 0;   // neither sees the other
+  int64_t pairs_computed = 0;  // of a range of queries and one of keys
+  int64_t pairs_skipped = 0;   // no query sees a key
 };
 
 struct Options {
-  // What belongs to tokens is that of this rank's, in its order: positions,
-  // segments, table_queries and key_bias. Without positions, tokens count
-  // through the whole sequence, and queries end where its keys end.
-  // `key_lengths` and `prefix_lengths` count tokens of the whole sequence.
-  // `mask` and `pair_bias` are rows of this rank's queries over the keys of all
-  // ranks, in the order of the sequence, and so are weights. Sinks and dropout
-  // are the same on every rank, and a ring drops what one process drops.
-  // by_index is refused.
+  // Operands of tokens are those of this rank's tokens, in its order:
+  // positions, segments, table_queries and key_bias. Without positions, tokens
+  // are numbered through the whole sequence, and queries end where its keys
+  // end. `key_lengths` and `prefix_lengths` count tokens of the whole sequence.
+  // `mask` and `pair_bias` have rows for this rank's queries and columns for
+  // the keys of all ranks, in the order of the sequence, and so do returned
+  // weights. Sinks and dropout are the same on every rank, and dropout drops
+  // the same weights as in a single process. by_index is not supported.
   AttentionOptions attention = {};
   Sharding sharding = Sharding::kContiguous;
   double deadline_seconds = kDeadlineSeconds;
   Stats* stats = nullptr;  // filled if given
 };
 
-// q [B, Hq, nq, D], k [B, Hkv, nk, D] and v [B, Hkv, nk, Dv]: this rank's
-// tokens. The result is that of its queries over every rank's keys. Partial
-// results are float32 whatever the type of q.
+// q [B, Hq, nq, D], k [B, Hkv, nk, D] and v [B, Hkv, nk, Dv] are this rank's
+// tokens. The result is that of its queries over the keys of every rank.
+// Partial results are float32 whatever the type of q is.
 //
-// MPI must be initialised; with MPI_THREAD_SERIALIZED or more, a thread of this
-// call moves messages while the engine computes. Messages carry tags from
+// MPI must be initialised. With MPI_THREAD_SERIALIZED or more, a thread of this
+// call transfers messages while others compute. Messages have tags from
 // kFirstTag on.
 AttentionResult Attention(MPI_Comm comm, const Tensor& q, const Tensor& k,
                           const Tensor& v, const Encoding& encoding,
                           const Options& options = {});
 
 // Gradients of the sum over all ranks of d_out * out + d_lse * lse: those of
-// what this rank brings and, summed over all ranks and the same on each, those
-// of what all of them share: sinks and the encoding's parameters. `forward` is
-// this rank's result with lse; `backward` is what this rank asks for.
+// this rank's tensors, and those of shared values (sinks and the encoding's
+// parameters), which are summed over all ranks and the same on each. `forward`
+// is this rank's result with lse; `backward` selects the gradients that this
+// rank needs.
 EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
                                 const Tensor& q, const Tensor& k,
                                 const Tensor& v, const AttentionResult& forward,
@@ -98,7 +99,7 @@ EncodingGrads AttentionBackward(MPI_Comm comm, const Tensor& d_out,
                                 const Options& options = {},
                                 const BackwardOptions& backward = {});
 
-// Tags of messages: kFirstTag .. kFirstTag + 2.
+// Message tags: kFirstTag .. kFirstTag + 2.
 inline constexpr int kFirstTag = 7100;
 
 }  // namespace ring

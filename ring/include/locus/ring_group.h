@@ -1,5 +1,5 @@
-// Ranks that work together on MPI: their number, and what they do in common.
-// Every wait ends after a deadline; sums have the same bits from run to run.
+// A group of MPI ranks and its collective operations. Every wait has a
+// deadline; sums are bitwise reproducible from run to run.
 #ifndef LOCUS_RING_GROUP_H_
 #define LOCUS_RING_GROUP_H_
 
@@ -16,21 +16,22 @@
 namespace locus {
 namespace LOCUS_API ring {
 
-// The ranks can no longer talk: one died or stopped, or MPI failed. What
-// remains is to say so and to call MPI_Abort: MPI_Finalize would wait for ever.
+// Communication has failed: a rank died or hangs, or MPI failed. The caller can
+// only report it and call MPI_Abort: MPI_Finalize would wait forever.
 class LostRank : public Error {
  public:
   using Error::Error;
 };
 
-// How long a rank waits for the others before it gives up. Longer than the
-// slowest rank computes between two messages: a rank that works is not dead.
+// How long a rank waits for the others before it gives up. Must be longer than
+// the slowest rank computes between two messages, since a busy rank is not
+// dead.
 inline constexpr double kDeadlineSeconds = 300.0;
 
 // The ranks of a communicator, which must outlive the group. While the group
-// exists, failures of MPI on it are returned instead of ending the program.
+// exists, MPI errors on it are returned instead of ending the program.
 //
-// A wait past the deadline, or a failure of MPI, throws LostRank.
+// If a wait exceeds the deadline, or MPI fails, functions throw LostRank.
 class Group {
  public:
   explicit Group(MPI_Comm comm, double deadline_seconds = kDeadlineSeconds);
@@ -45,10 +46,10 @@ class Group {
 
   // Returns when every rank has called it.
   void Barrier() const;
-  // What each rank brings, by rank; lengths may differ.
+  // The strings of all ranks, indexed by rank; lengths may differ.
   std::vector<std::string> Gather(std::string_view mine) const;
-  // Adds up the ranks' numbers in place, element by element: rank 0 + rank 1 +
-  // ..., in float64, rounded once. Sizes must be the same on every rank.
+  // Sums the numbers of all ranks in place, element by element: rank 0 + rank 1
+  // + ..., in float64, rounded once. Sizes must be the same on every rank.
   void Sum(std::span<float> values) const;
   void Sum(std::span<double> values) const;
 

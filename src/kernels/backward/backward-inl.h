@@ -1,13 +1,13 @@
-// Fused backward attention. Scores are recomputed by tile from lse; nothing of
-// size N x N exists. With p and ds of a tile of queries x keys at hand:
+// Fused backward attention. Scores are recomputed tile by tile from lse, so no
+// Lq x Lk matrix is stored. With p and ds of a tile of queries x keys:
 //
 //   dv += p^T do        dp = do v^T        ds = p (dp - do.o)
 //   dq += ds k          dk += ds^T q
 //
-// A task is all of one head's keys for a stretch of queries; what several tasks
-// add to (keys of grouped heads, tables) is kept apart and summed in order, so
-// that the bits do not depend on the number of threads. Compiled once per
-// SIMD target.
+// A task is a range of queries of one head, against all keys. Where several
+// tasks add to the same gradient (keys of grouped heads, tables), each has its
+// own sums, which are added in a fixed order, so results are bitwise
+// independent of the number of threads. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_INL_H_
@@ -28,22 +28,22 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// How the pass is divided into tasks: by the shape alone, but for the waves,
-// which change no bit.
+// How the pass is divided into tasks. Depends on the shape alone, except for
+// the waves, which do not affect results.
 struct BackwardSplit {
   explicit BackwardSplit(const BackwardTables& bp);
 
   int64_t stretch = 0;   // queries per task
-  int64_t per_head = 0;  // tasks
+  int64_t per_head = 0;  // tasks per query head
   int64_t per_unit = 0;
-  int64_t wave = 0;  // units whose tables and sums exist at a time
+  int64_t wave = 0;  // units whose tables and sums exist at the same time
 };
 
 inline BackwardSplit::BackwardSplit(const BackwardTables& bp) {
   const PackedTables& tables = bp.packed;
   const CallSizes& s = tables.call.sizes;
-  // One task per head, and with few heads several stretches of queries, each of
-  // four tiles at least.
+  // One task per head, or with few heads several ranges of queries, each of at
+  // least four tiles.
   constexpr int64_t kEnoughTasks = 8;
   const int64_t stretches =
       std::clamp<int64_t>(kEnoughTasks / (s.batch * s.q_heads), 1,
@@ -51,9 +51,9 @@ inline BackwardSplit::BackwardSplit(const BackwardTables& bp) {
   stretch = AlignUp((s.q_len + stretches - 1) / stretches, kBwdQueries);
   per_head = (s.q_len + stretch - 1) / stretch;
   per_unit = tables.group * per_head;
-  // Tables of heads and sums of tasks must not pile up: as many units as make
-  // 64 MiB, but at least two per thread. What a unit packs is gone when it is
-  // done.
+  // Limits the memory for tables of heads and sums of tasks: a wave has as many
+  // units as fit in 64 MiB, but at least two per thread. Packed operands of a
+  // unit are released when it is finished.
   int64_t floats = 1;
   const auto add = [&](const TableByOffset* table, int64_t stride) {
     if (table == nullptr) return;
@@ -70,25 +70,25 @@ inline BackwardSplit::BackwardSplit(const BackwardTables& bp) {
       tables.Units());
 }
 
-// As in the forward pass, most units of a wave are a task each, packed and
-// finished by one thread; the last ones are shared.
+// As in the forward pass, most units of a wave are one task each, packed and
+// finished by a single thread; the last ones are shared by all threads.
 class BackwardPass {
  public:
-  // Allocates all that the pass needs.
+  // Allocates all memory of the pass.
   explicit BackwardPass(const BackwardCall& args);
   void Run();
 
  private:
-  // Query heads whose tables units [first, first + count) need.
+  // The query heads whose tables are used by units [first, first + count).
   Interval Heads(int64_t first, int64_t count) const;
   void RunWave(int64_t first, int64_t count);
-  // Task `task` of the wave, among all of its units.
+  // Runs task `task` of the wave, counted over all of its units.
   void RunTask(BackwardWorker& worker, const BackwardPacked& operands,
                int64_t task, KeySums& sums) noexcept;
-  // The keys of unit `unit` of the wave.
+  // Stores the gradients of the keys and values of unit `unit` of the wave.
   void Finish(BackwardWorker& worker, const BackwardPacked& operands,
               int64_t unit, std::span<const KeySums> sums) noexcept;
-  // What the tasks of the wave found for a pair bias that they share.
+  // Adds the tasks' gradients of a pair bias that several tasks share.
   void AddPairBias(int64_t tasks);
   int64_t SequenceOf(int64_t task) const {
     return (first_ + task / split_.per_unit) / s_.kv_heads;
@@ -104,12 +104,12 @@ class BackwardPass {
   const PackedTables tables_;
   BackwardTables bp_;
   const BackwardSplit split_;
-  const int64_t shared_units_;  // of a wave, at most
+  const int64_t shared_units_;  // at most, per wave
   BackwardPacked shared_;
   std::vector<KeySums> shared_sums_;
   std::vector<TermSums> term_sums_;
   std::vector<std::unique_ptr<BackwardWorker>> workers_;
-  int64_t first_ = 0;  // unit of the wave
+  int64_t first_ = 0;  // unit of the current wave
 };
 
 inline BackwardPass::BackwardPass(const BackwardCall& args)
@@ -150,7 +150,7 @@ inline void BackwardPass::Run() {
   }
 }
 
-// Units of one sequence need the tables of their own heads only.
+// Units of a single sequence need only the tables of their own heads.
 inline Interval BackwardPass::Heads(int64_t first, int64_t count) const {
   if (first / s_.kv_heads != (first + count - 1) / s_.kv_heads) {
     return {0, s_.q_heads};
@@ -197,7 +197,7 @@ inline void BackwardPass::RunWave(int64_t first, int64_t count) {
       Finish(worker, worker.own, order, worker.own_sums);
       return;
     }
-    // Last stretches first: under a causal mask they are the longest.
+    // Last ranges first: under a causal mask they take longest.
     const int64_t shared_heads = shared_tasks / split_.per_head;
     const int64_t part = split_.per_head - 1 - (order - owned) / shared_heads;
     const int64_t task =
@@ -227,8 +227,8 @@ inline void BackwardPass::RunWave(int64_t first, int64_t count) {
 
 inline void BackwardPass::AddPairBias(int64_t tasks) {
   Tensor& grad = bp_.operands.pair_bias;
-  // Rows of different queries go to different places where the order is that of
-  // the tensor, so that threads may share them.
+  // If queries are in tensor order, rows of different queries go to different
+  // places, so threads can divide them.
   const bool apart = grad.size(2) == s_.q_len &&
                      args_.call.plan.tokens.Sequences() == 1 &&
                      args_.call.Queries(0).in_order;

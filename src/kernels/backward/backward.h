@@ -1,4 +1,4 @@
-// The backward pass, behind run-time dispatch.
+// The backward pass, with run-time dispatch to a SIMD target.
 #ifndef LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_H_
 #define LOCUS_SRC_KERNELS_BACKWARD_BACKWARD_H_
 
@@ -6,19 +6,19 @@
 
 namespace locus::kernels {
 
-// What the backward pass is given and where its results go.
+// The operands and outputs of a backward pass.
 struct BackwardCall {
   const Call& call;
   Rows d_out;
   Rows out;
   const float* lse;    // [B, Hq, Lq]
-  const float* d_lse;  // the same, or nullptr
+  const float* d_lse;  // [B, Hq, Lq], or nullptr
   Tensor* d_q;         // contiguous, in the shapes of q, k and v
   Tensor* d_k;
   Tensor* d_v;
-  TermGrads* grads = nullptr;  // zeroed
-  // Zeroed, but for a pair bias of which every pair is seen; key_bias and sinks
-  // f64, pair_bias and table_queries f32.
+  TermGrads* grads = nullptr;  // zeroed by the caller
+  // Zeroed by the caller, except for a pair bias whose every element is stored.
+  // key_bias and sinks are f64, pair_bias and table_queries f32.
   OperandGrads* operands = nullptr;
 };
 

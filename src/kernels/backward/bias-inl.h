@@ -1,5 +1,6 @@
-// Gradients of a bias, s += B[h, b(m - n)]: sums of ds by offset along straight
-// diagonals, by vectors; elsewhere key by key. Compiled once per SIMD target.
+// Gradients of a bias, s += B[h, b(m - n)]: ds is summed by offset, with SIMD
+// along diagonals where positions are consecutive, else key by key. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_BIAS_INL_H_
@@ -32,7 +33,7 @@ class BiasGrad {
   }
 
   void BeginQueries();
-  // Diagonals of a block; otherwise rows are added one by one.
+  // Blocks are added along their diagonals, or else rows one by one.
   bool by_row() const { return bias_ != nullptr && !diagonal_; }
   bool by_block() const { return diagonal_; }
   void AddBlock(const Block& block, int64_t n, int64_t tile, int64_t keys);
@@ -49,8 +50,8 @@ class BiasGrad {
   void EndQueries();
 
  private:
-  // SumBuffer along the diagonals of a tile, with room for a vector before and
-  // after.
+  // Size of the sums along the diagonals of a tile, with room for a vector
+  // before and after.
   static int64_t DiagonalSums(int64_t keys, int64_t queries) {
     return keys + queries + 4 * kColsI + 2 * kBwdKeys;
   }
@@ -62,10 +63,10 @@ class BiasGrad {
   const Call& call_;
   const Scorer& scorer_;
   const BackwardTile& t_;
-  const BiasTerm* const bias_;  // nullptr: none
+  const BiasTerm* const bias_;  // nullptr if there is none
   bool by_pair_ = false;        // a table over a 2-D window or special tokens
   bool diagonal_ = false;
-  int64_t max_offset_ = 0;  // of the first of the sums along diagonals
+  int64_t max_offset_ = 0;  // offset of the first of the diagonal sums
   int64_t count_ = 0;
   FloatBuffer sums_;
 };
@@ -85,8 +86,8 @@ inline void BiasGrad::BeginQueries() {
   std::fill_n(sums_.data(), count_, 0.0F);
 }
 
-// With key column c = x + r, entry x of the sum has the offset of the first
-// query and the first key less x. What lies outside the tile are the zeros
+// With key column c = x + r, entry x of the sums has the offset of the first
+// query and the first key, minus x. Reads outside the tile find the zeros
 // between rows.
 inline void BiasGrad::AddBlock(const Block& block, int64_t n, int64_t tile,
                                int64_t keys) {
@@ -104,7 +105,7 @@ inline void BiasGrad::AddBlock(const Block& block, int64_t n, int64_t tile,
   }
 }
 
-// In float64: for scattered positions, and ramps over far ones.
+// In float64: for scattered positions, and for ramps over far-apart ones.
 inline void BiasGrad::AddKeys(const Block& block, int64_t r, Interval seen,
                               const float* ds) {
   const Tokens& t = call_.Keys(t_.b);
@@ -154,7 +155,7 @@ inline void BiasGrad::AddPairs(const Block& block, int64_t r, Interval seen,
 
 // x = u g,  s += base[h, segment] + slope[h, segment] x
 //
-// Flattened, so that its sums stay in registers.
+// HWY_FLATTEN inlines the callbacks, so that the sums stay in registers.
 inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
                                              Interval keys, const float* ds) {
   const auto& profile = std::get<BiasProfile>(*call_.terms.bias);
@@ -165,7 +166,7 @@ inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
   double* d_slope = g.profile->slope.MutableData<double>() + row.head;
   SegmentWalk walk(profile);
   const VD gain = hn::Set(kDD, row.gain), zero = hn::Zero(kDD);
-  // SumBuffer of the segment that the walk is in, by lane.
+  // Sums of the current segment of the walk, per lane.
   size_t open = 0;
   VD sum = zero, sum_x = zero, d_gain = zero;
   const auto close = [&] {
@@ -173,7 +174,7 @@ inline HWY_FLATTEN void BiasGrad::AddProfile(const Block& block, int64_t r,
     d_slope[open] += hn::GetLane(hn::SumOfLanes(kDD, sum_x));
     sum = sum_x = zero;
   };
-  // Where the row sees nothing, ds is zero.
+  // ds is zero for keys that the row does not see.
   scorer_.ForKeys(
       block, r, keys,
       [&](int64_t j, int64_t offset) {

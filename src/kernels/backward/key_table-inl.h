@@ -1,6 +1,6 @@
-// Gradients of a key table, s += scale_i k_j.Tk[b]: those of the products
-// k_j.Tk[b], by bucket and key, while tiles are computed, and from them those
-// of keys and table, once per head. Compiled once per SIMD target.
+// Gradients of a key table, s += scale_i k_j.Tk[b]: first those of the products
+// k_j.Tk[b], by bucket and key, tile by tile; then from these, once per head,
+// those of keys and table. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_KEY_TABLE_INL_H_
@@ -26,7 +26,7 @@ class KeyTableGrad {
         query_table_(query_table),
         t_(tile) {
     if (!present()) return;
-    // A query table over the same buckets has the rows of ds by offset already.
+    // A query table over the same buckets already sums ds by offset.
     if (!(query_table.by_row() && packed_.q_table->map == packed_.k_map)) {
       stride_ = AlignUp(packed_.k_map.width(), kLanesI) + 2 * kEndPad;
       sums_.Resize(kBwdQueries * stride_);
@@ -43,7 +43,7 @@ class KeyTableGrad {
   void BeginQueries() {
     std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
   }
-  // ds of row r, query i of the tile.
+  // ds of row r of a block, query i of the tile; indexed by key.
   void AddRow(const Block& block, int64_t i, int64_t r, Interval keys,
               const float* ds) {
     if (!t_.straight) {
@@ -56,7 +56,7 @@ class KeyTableGrad {
     }
     AddFar(block, r, keys, ds);
   }
-  // Before the rows of the query table are folded.
+  // Must run before the rows of the query table are folded.
   void EndQueries() {
     if (present() && t_.straight) AddNear(t_.Any());
   }
@@ -74,13 +74,13 @@ class KeyTableGrad {
   const Scorer& scorer_;
   const QueryTableGrad& query_table_;
   const BackwardTile& t_;
-  int64_t stride_ = 0;      // of rows of its own
+  int64_t stride_ = 0;      // of sums_; 0 if they are the query table's
   FloatBuffer sums_;        // ds by offset: [kBwdQueries][stride_]
-  SumBuffer d_products_;    // of k_j.Tk[b]: [buckets][cols]
-  SumBuffer table_, keys_;  // Tk and k of the head, rows dim_stride apart
+  SumBuffer d_products_;    // gradient of k_j.Tk[b]: [buckets][cols]
+  SumBuffer table_, keys_;  // Tk and k of the head: rows dim_stride apart
 };
 
-// Row r of a block whose positions do not count up.
+// Row r of a block whose positions are not consecutive.
 inline void KeyTableGrad::AddScattered(const Block& block, int64_t r,
                                        Interval keys, const float* ds) {
   const float scale =
@@ -94,7 +94,7 @@ inline void KeyTableGrad::AddScattered(const Block& block, int64_t r,
         AddScaled(scale, ds + j, end - j, table + bucket * cols + j);
       },
       [&](int64_t j, VI at) {
-        // Lanes are different keys, so no two meet.
+        // Lanes are different keys, so no two update the same element.
         const VF old = hn::GatherIndex(kDF, table, at);
         hn::ScatterIndex(hn::MulAdd(vscale, hn::LoadU(kDF, ds + j), old), kDF,
                          table, at);
@@ -102,8 +102,8 @@ inline void KeyTableGrad::AddScattered(const Block& block, int64_t r,
       [&](int64_t j, int64_t at) { table[at] += scale * ds[j]; });
 }
 
-// Keys beyond either end of the map, where the bucket stays the same: of row r,
-// whose positions count up.
+// Keys beyond either end of the map, where the bucket is constant, for row r of
+// consecutive positions.
 inline void KeyTableGrad::AddFar(const Block& block, int64_t r, Interval keys,
                                  const float* ds) {
   const OffsetMap& map = packed_.k_map;
@@ -122,10 +122,10 @@ inline void KeyTableGrad::AddFar(const Block& block, int64_t r, Interval keys,
 }
 
 // Keys within the map, for all queries of the tile, which see keys in `any`:
-// query i meets key base + e + i at entry e. For one entry that is a stretch of
-// one row of the table, so the queries' rows by offset are read by columns,
-// four at a time. Scattering along the diagonals would touch a cache line per
-// pair.
+// query i uses key base + e + i at entry e. For a fixed entry these are
+// adjacent in one row of d_products_, so the queries' rows by offset are read
+// by column, four at a time. Scattering along the diagonals would touch a cache
+// line per pair.
 inline void KeyTableGrad::AddNear(Interval any) {
   if (any.empty()) return;
   const OffsetMap& map = packed_.k_map;

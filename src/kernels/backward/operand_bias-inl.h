@@ -1,5 +1,5 @@
-// Gradients of the biases that a call brings, from ds of a tile. Compiled once
-// per SIMD target.
+// Gradients of the bias operands of a call (key_bias, pair_bias), from ds of a
+// tile. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_OPERAND_BIAS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_OPERAND_BIAS_INL_H_
@@ -28,7 +28,7 @@ class OperandBiasGrad {
   }
 
   bool present() const { return keys_ || shared_ || pairs_ != nullptr; }
-  // Queries come from `first` on.
+  // `first` is the first query of the task.
   void BeginHead(int64_t first) { first_ = first; }
 
   // ds of row r, indexed by key.
@@ -66,7 +66,7 @@ class OperandBiasGrad {
   const Call& call_;
   const bool keys_, shared_;
   const BackwardTile& t_;
-  float* pairs_ = nullptr;  // [B, Hq, Lq, Lk]: each task's own to write
+  float* pairs_ = nullptr;  // [B, Hq, Lq, Lk]: one task stores each element
   int64_t first_ = 0;
 };
 

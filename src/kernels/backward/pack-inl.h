@@ -1,5 +1,5 @@
-// What the backward pass reads besides the forward operands, and what one of
-// its tasks adds up. Compiled once per SIMD target.
+// Operands of the backward pass besides those of the forward pass. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_PACK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_PACK_INL_H_
@@ -22,17 +22,17 @@ namespace HWY_NAMESPACE {
 using kernels::BackwardCall;
 using kernels::Rows;
 
-// What the heads of a backward pass share, besides PackedTables.
+// Tables shared by the heads of a backward pass, besides PackedTables.
 struct BackwardTables {
   BackwardTables(const PackedTables& tables, const BackwardCall& args);
 
-  // Makes room for the tables of `heads` query heads at a time.
+  // Allocates the tables of `heads` query heads at a time.
   void Reserve(int64_t heads) {
     packed.ReserveTables(heads);
     if (q_rows) q_rows->Reserve(heads, packed.threads);
     if (v_panels) v_panels->Reserve(heads, packed.threads);
   }
-  // Lays out the tables of query heads [first, first + count).
+  // Packs the tables of query heads [first, first + count).
   void Pack(int64_t first, int64_t count) {
     packed.PackTables(first, count);
     if (q_rows) q_rows->Pack(first, count);
@@ -42,20 +42,20 @@ struct BackwardTables {
   const PackedTables& packed;
   int64_t depth_stride = 0;             // depth, padded
   int64_t dim_stride = 0;               // D, padded
-  int64_t table_stride = 0;             // of what meets the query table
+  int64_t table_stride = 0;             // table_dim, padded
   int64_t value_pad = 0;                // Dv, padded
   std::optional<PackedRows> q_rows;     // Tq by offset
   std::optional<PackedTable> v_panels;  // Tv by offset, transposed
   OperandGrads& operands;
-  // Several tasks add to the gradient of the same pair bias.
+  // Whether several tasks add to the same elements of the pair bias gradient.
   bool shared_pairs = false;
-  // do.o - dlse of each query: [B][Hq][Lq] in tensor order
+  // do.o - dlse of each query: [B][Hq][Lq], in tensor order
   std::vector<float> delta;
 };
 
-// The operands of the units packed now, the forward's included.
+// The packed operands of a range of units, including those of the forward pass.
 struct BackwardPacked {
-  // With room for `most` units that are packed by `workers` threads.
+  // With room for `most` units, packed by `workers` threads.
   BackwardPacked(const BackwardTables& shared, int64_t most, int workers);
 
   // Packs units [first, first + count).
@@ -78,7 +78,7 @@ struct BackwardPacked {
   Packed packed;
   FloatBuffer key_rows;      // [copies][depth padded / kCols][cols][kCols]
   FloatBuffer value_panels;  // [units][cols / kCols][Dv][kCols]
-  std::vector<uint8_t> keys_finite;  // [copies]: whether all keys are
+  std::vector<uint8_t> keys_finite;  // [copies]: whether all keys are finite
 
  private:
   void PackKeyRows(int64_t copy, float* scratch);
@@ -111,7 +111,7 @@ inline BackwardTables::BackwardTables(const PackedTables& tables,
     for (int64_t i = 0; i < s.q_len; ++i) {
       args.out.Load(b, h, i, o);
       args.d_out.Load(b, h, i, g);
-      // In float64: the sum is small next to its parts.
+      // In float64, since the terms may nearly cancel.
       VD sum = hn::Zero(kDD);
       for (int64_t d = 0; d < value_pad; d += kLanesD) {
         sum = hn::MulAdd(hn::PromoteTo(kDD, hn::LoadU(kDHalf, o + d)),
@@ -119,7 +119,7 @@ inline BackwardTables::BackwardTables(const PackedTables& tables,
       }
       const int64_t row = task * s.q_len + i;
       double all = hn::GetLane(hn::SumOfLanes(kDD, sum));
-      // Through lse every score gets p_ij dlse_i.
+      // The gradient of lse adds p_ij dlse_i to that of each score.
       if (args.d_lse != nullptr) all -= static_cast<double>(args.d_lse[row]);
       delta[static_cast<size_t>(row)] = static_cast<float>(all);
     }
@@ -155,7 +155,7 @@ inline void BackwardPacked::Pack(int64_t first, int64_t count) {
   const Call& call = packed.call;
   const CallSizes& s = call.sizes;
   const int64_t copies = count * packed.key_copies;
-  // Keys and values of a unit are tasks of their own.
+  // The keys of a unit and its values are separate tasks.
   const auto pack = [&](int64_t task, int worker) noexcept {
     float* scratch = packed.Scratch(worker);
     if (task < copies) {
@@ -178,8 +178,8 @@ inline void BackwardPacked::Pack(int64_t first, int64_t count) {
   ParallelFor(copies + count, packed.workers, pack);
 }
 
-// C[r, 0 .. width) += A[k, r] B[k, ..] over whole column panels, for kRows
-// rows.
+// C[r, 0 .. width) += sum_k A[k, r] B[k, ..] for kRows rows r, over whole
+// column panels.
 template <typename Stride, typename Right>
 HWY_INLINE void AddProduct(const float* a, int64_t ak, Stride ar,
                            const Right& b, int64_t depth, float* c, int64_t ldc,

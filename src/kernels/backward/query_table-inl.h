@@ -1,12 +1,12 @@
 // Gradients of a query table: s += q_i.Tq[b]. With ds_off[i, e] the sum of ds
-// over the keys of query i at the offset of entry e,
+// of query i over the keys at the offset of entry e,
 //
 //   dq += ds_off Tq        dTq += ds_off^T q
 //
-// A short table has whole rows of ds by offset. A wide one takes them tile by
-// tile: where diagonals are straight, ds itself read askew, one more column per
-// row, where reads past either end of a row find the zeros between rows.
-// Compiled once per SIMD target.
+// For a short table, ds_off is stored in whole rows. For a wide one it is
+// computed tile by tile; with consecutive positions it is ds itself, read with
+// a stride of one more column per row, where reads past either end of a row
+// find the zeros between rows. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_QUERY_TABLE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_QUERY_TABLE_INL_H_
@@ -36,7 +36,8 @@ class QueryTableGrad {
     }
   }
 
-  // Rows of ds by offset, padded as PadEnds, of a short table; else nullptr.
+  // For a short table, the rows of ds by offset, padded as in PadEnds; else
+  // nullptr.
   const float* rows() const { return stride_ > 0 ? sums_.data() : nullptr; }
   int64_t stride() const { return stride_; }
   bool by_row() const { return stride_ > 0; }
@@ -45,19 +46,19 @@ class QueryTableGrad {
   void BeginQueries() {
     std::fill_n(sums_.data(), kBwdQueries * stride_, 0.0F);
   }
-  // ds of row r, query i of the tile: of a short table.
+  // For a short table: ds of row r of a block, query i of the tile, by key.
   void AddRow(const Block& block, int64_t i, int64_t r, Interval keys,
               const float* ds) {
     SumByOffset(*map_, block.position[r], bp_.packed.call.Keys(block.b),
                 Within(keys, block.seen[r]), ds, sums_.data() + i * stride_);
   }
-  // ds of keys [tile, tile + keys): of a wide table.
+  // For a wide table: ds of keys [tile, tile + keys).
   void AddTile(int64_t tile, int64_t keys);
   void EndQueries();
 
  private:
   void AddScattered(int64_t tile, int64_t keys);
-  // dq += A Tq of block n, from entry `first` of the table on.
+  // dq += A Tq for block n, with table entries from `first` on.
   template <typename Stride>
   void AddToQueries(int64_t n, const float* a, Stride ar, int64_t first,
                     int64_t depth) {
@@ -65,7 +66,7 @@ class QueryTableGrad {
                t_.d_plain.data() + n * kRowsI * bp_.table_stride,
                bp_.table_stride, bp_.table_stride);
   }
-  // dTq += A^T q of queries [from, from + depth), for kRows entries from
+  // dTq += A^T q over queries [from, from + depth), for kRows entries from
   // `first` on.
   void AddToTable(const float* a, int64_t ak, int64_t from, int64_t depth,
                   int64_t first) {
@@ -74,14 +75,14 @@ class QueryTableGrad {
                bp_.table_stride, bp_.table_stride);
   }
 
-  // Entries of a wide table at a time, where positions are scattered: far ones
-  // may span all of it. A multiple of 12 and of 6.
+  // Entries per piece of a wide table if positions are scattered, since
+  // far-apart ones may span all of it. A multiple of kRows (12 or 6).
   static constexpr int64_t kPiece = 1020;
 
   const BackwardTables& bp_;
   BackwardTile& t_;
   const OffsetMap* map_ = nullptr;
-  int64_t stride_ = 0;  // of a query's sums; 0: a wide table, or none
+  int64_t stride_ = 0;  // of a query's sums; 0 for a wide table, or none
   FloatBuffer sums_, band_;
 };
 
@@ -104,7 +105,7 @@ inline void QueryTableGrad::AddTile(int64_t tile, int64_t keys) {
   if (!present() || by_row()) return;
   const Tokens& t = bp_.packed.call.Keys(t_.b);
   const int64_t seen = std::max(t_.Any().begin, tile);
-  // Entry of the table for the first query and the first key of the tile.
+  // The table entry for the first query and the first key of the tile.
   const int64_t origin = t_.straight ? map_->max_offset - t_.Position(0) +
                                            t.Position(seen) - (seen - tile)
                                      : 0;
@@ -117,12 +118,12 @@ inline void QueryTableGrad::AddTile(int64_t tile, int64_t keys) {
   for (int64_t n = 0; n < t_.n_blocks; ++n) {
     const Interval any = Within(t_.blocks[n].any, {tile, tile + keys});
     if (any.empty()) continue;
-    // Columns x = c - r from the last row's first to the first row's last.
+    // Columns x = c - r, from the last row's first key to the first row's last.
     const int64_t x = any.begin - tile - (kRowsI - 1);
     AddToQueries(n, t_.Ds(n * kRowsI) + x, Fixed<kBwdStride + 1>(),
                  origin - n * kRowsI + x, any.end - tile - x);
   }
-  // Entry x of the band belongs to column x + i of query i.
+  // Entry x of the band is column x + i of query i.
   for (int64_t x = -(rows - 1); x < keys; x += kRowsI) {
     const int64_t from = std::max<int64_t>(-(x + kRowsI - 1), 0);
     const int64_t to = std::min(rows, keys - x);
@@ -150,7 +151,7 @@ inline void QueryTableGrad::AddScattered(int64_t tile, int64_t keys) {
     last = std::max(last, entry(i, own.end - 1));
   }
   if (last < first) return;
-  // Rows of the band are accumulated kRows entries at a time.
+  // Bands are added to the table's gradient kRows entries at a time.
   for (int64_t piece = AlignDown(first, kRowsI); piece <= last;
        piece += kPiece) {
     const int64_t span = AlignUp(std::min(last + 1 - piece, kPiece), kRowsI);

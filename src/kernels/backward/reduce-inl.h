@@ -1,5 +1,5 @@
-// SumBuffer what the tasks of a backward pass found, in a fixed order. Compiled
-// once per SIMD target.
+// Adds up the results of the tasks of a backward pass, in a fixed order.
+// Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_REDUCE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_REDUCE_INL_H_
@@ -20,8 +20,9 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// The gradients of the keys and values of (b, kv head): the sum over the tasks
-// that share them, in order, rotated back. d_k has room for a key and a value.
+// Stores the gradients of the keys and values of (b, kv head): the sum over the
+// tasks that share them, in order, rotated back. d_k is scratch for a key
+// followed by a value: [depth + value_dim].
 inline void FinishKeys(const BackwardPacked& operands, const BackwardCall& args,
                        int64_t b, int64_t kv, std::span<const KeySums> tasks,
                        std::span<TermSums> term_sums, float* d_k) noexcept {
@@ -90,7 +91,7 @@ inline void AddRowsByOffset(const float* rows, int64_t stride,
   }
 }
 
-// Adds what one task found to the gradient of the bias per key.
+// Adds the sums of one task to the gradient of the key bias.
 inline void AddKeyBiasGrad(const Call& call, const TermSums& g, int64_t b,
                            int64_t h, Tensor& grad) {
   const std::vector<int64_t>& source = call.Keys(b).source;
@@ -103,8 +104,8 @@ inline void AddKeyBiasGrad(const Call& call, const TermSums& g, int64_t b,
   }
 }
 
-// Row i of a task's queries, the first of which is `first`, to the gradient of
-// a pair bias that several tasks share.
+// Adds row i of a task, whose first query is `first`, to the gradient of a pair
+// bias that several tasks share.
 inline void AddPairBiasRow(const Call& call, const TermSums& g, int64_t b,
                            int64_t h, int64_t first, int64_t i, Tensor& grad) {
   const int64_t k_len = call.sizes.k_len;
@@ -121,8 +122,8 @@ inline void AddPairBiasRow(const Call& call, const TermSums& g, int64_t b,
   for (size_t j = 0; j < keys.size(); ++j) to[keys[j]] += from[j];
 }
 
-// d z_h = -sum_i exp(z_h - lse_i) delta_i: a sink has a share of the softmax,
-// and no value.
+// d z_h = -sum_i exp(z_h - lse_i) delta_i: a sink takes part in the softmax but
+// has no value.
 inline void AddSinkGrads(const Call& call, const BackwardCall& args,
                          const std::vector<float>& delta) {
   const CallSizes& s = call.sizes;
@@ -140,7 +141,7 @@ inline void AddSinkGrads(const Call& call, const BackwardCall& args,
   }
 }
 
-// Adds what one task found to the gradients of the terms.
+// Adds the sums of one task to the gradients of the terms.
 inline void AddTermGrads(const BackwardTables& bp, const TermSums& g, int64_t h,
                          TermGrads& grads) noexcept {
   const PackedTables& packed = bp.packed;

@@ -1,6 +1,6 @@
-// The gradient of a rotation's frequencies, from rotated rows and the gradients
-// of these. A pair that is rotated by an angle moves by (-b, a) as the angle
-// grows, whatever its gain, so
+// The gradient of a rotation's frequencies, from rotated rows and their
+// gradients. The derivative of a rotated pair (a, b) by its angle is (-b, a),
+// whatever its gain, so
 //   d_angle = a d_b - b d_a,   d_theta += d_angle * coordinate.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_ROTATION_INL_H_) == \
@@ -25,16 +25,17 @@ class ThetaGrad {
   ThetaGrad(const Call& call, int64_t b) {
     if (!call.terms.rotate || !call.terms.rotate->trains) return;
     rotation_ = &*call.terms.rotate;
-    // A score depends on the difference of two angles, so what the queries and
-    // keys of a call get adds up to zero: coordinates may count from anywhere.
-    // From near the tokens, little of their float32 gradients cancels.
+    // Scores depend on differences of angles, so the angle gradients of a
+    // call's queries and keys add up to zero, and the origin of coordinates is
+    // arbitrary. An origin near the tokens avoids cancellation in their float32
+    // gradients.
     const Tokens& keys = call.Keys(b);
     if (keys.size() > 0) origin_ = keys.Position(0);
   }
 
-  // Adds what the token at `position` brings, times `factor`: `row` begins with
-  // its rotated row, d [D] is the gradient of that, d_theta that of the head's
-  // frequencies.
+  // Adds the contribution of the token at `position`, times `factor`: `row`
+  // points to its rotated row, d [D] is the gradient of that row, and d_theta
+  // that of the head's frequencies.
   void Add(int64_t position, const InPanels& row, const float* d, double factor,
            std::vector<double>& d_theta) const {
     const Rotation& r = *rotation_;
@@ -50,7 +51,7 @@ class ThetaGrad {
       for (int64_t p = 0; p < r.NumPairs(); ++p) {
         if (!mixed && r.AxisOf(p) != a) continue;
         const int64_t c0 = r.FirstOfPair(p), c1 = r.SecondOfPair(p);
-        // What nobody saw may be anything: 0 * NaN is NaN.
+        // Rows that no pair sees may hold anything, and 0 * NaN is NaN.
         if (d[c0] == 0.0F && d[c1] == 0.0F) continue;
         d_theta[static_cast<size_t>(mixed ? p * axes + a : p)] +=
             steps * (at(c0) * static_cast<double>(d[c1]) -

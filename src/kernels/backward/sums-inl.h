@@ -1,4 +1,4 @@
-// What the tasks of a backward pass add up. Compiled once per SIMD target.
+// The sums of the tasks of a backward pass. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_SUMS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_SUMS_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// Floats that a task adds to, after it has cleared them.
+// Floats that a task clears and then adds to.
 class SumBuffer {
  public:
   SumBuffer() = default;
@@ -32,7 +32,8 @@ class SumBuffer {
   FloatBuffer floats_;
 };
 
-// Of the keys and values that a task meets; gone when their unit is finished.
+// Gradients of the keys and values that a task sees; reused once their unit is
+// finished.
 struct KeySums {
   explicit KeySums(const BackwardTables& bp);
   void Clear() {
@@ -43,33 +44,33 @@ struct KeySums {
 
   SumBuffer keys;        // [cols + kRows][depth padded], times log2(e)
   SumBuffer values;      // [cols + kRows][value_dim padded]
-  SumBuffer plain_keys;  // [cols + kRows][D padded]: dk through a key table
+  SumBuffer plain_keys;  // [cols + kRows][D padded]: dk via a key table
 };
 
-// Of the terms; there is one for every task of a wave. What a call does not
-// have is empty.
+// Gradients of the terms, for each task of a wave. Members for terms that a
+// call does not have are empty.
 struct TermSums {
   // For tasks of up to `stretch` queries.
   TermSums(const BackwardTables& bp, int64_t stretch);
   void Clear();
 
-  SumBuffer q_table;           // [width + kRows][table_dim padded], by offset
-  SumBuffer v_table;           // [width padded][Dv padded], by offset
-  SumBuffer k_table;           // [buckets padded][D padded]
-  SumBuffer extra_q, extra_k;  // [positions][E]
-  SumBuffer key_bias;          // [keys], in sorted order
-  SumBuffer pair_bias;         // [queries][keys] if shared, in sorted order
-  std::vector<double> scale;   // [positions]
-  std::vector<double> theta;   // a head's frequencies of a rotation that trains
-  std::vector<double> key_row;  // [D]: the one row of a folded key table
+  SumBuffer q_table;            // [width + kRows][table_dim padded], by offset
+  SumBuffer v_table;            // [width padded][Dv padded], by offset
+  SumBuffer k_table;            // [buckets padded][D padded]
+  SumBuffer extra_q, extra_k;   // [positions][E]
+  SumBuffer key_bias;           // [keys], in sorted order
+  SumBuffer pair_bias;          // [queries][keys] if shared, in sorted order
+  std::vector<double> scale;    // [positions]
+  std::vector<double> theta;    // frequencies of a head, for a trained rotation
+  std::vector<double> key_row;  // [D]: the single row of a folded key table
   std::vector<double> bias;     // [width], by offset
   std::vector<double> special;  // [buckets]: bias of grids and special tokens
-  double past = 0.0, future = 0.0;  // slopes of a ramp over far positions
+  double past = 0.0, future = 0.0;  // slopes of a ramp over far-apart positions
   std::optional<BiasProfileGrads> profile;  // all but its distances,
   std::vector<double> profile_by_offset;    // which are here
 };
 
-// Rows are added to kRows at a time, which may reach past the last panel.
+// Rows are added in groups of kRows, which may reach past the last panel.
 inline KeySums::KeySums(const BackwardTables& bp)
     : keys((bp.packed.cols + kRowsI) * bp.depth_stride),
       values((bp.packed.cols + kRowsI) * bp.value_pad) {

@@ -1,5 +1,5 @@
-// The tasks of the backward pass that one worker runs: stretches of queries of
-// one head, each against all keys. Compiled once per SIMD target.
+// A backward task as run by one worker: a range of queries of one head against
+// all keys. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_BACKWARD_TASK_INL_H_
@@ -26,14 +26,14 @@ class BackwardWorker {
   BackwardWorker(const BackwardTables& bp, const BackwardCall& args,
                  int64_t own_units, int64_t own_tasks, int64_t stretch);
 
-  // Queries [first, first + count) of (b, h), all keys, which are packed in
-  // `operands`.
+  // Runs queries [first, first + count) of (b, h) against all keys, as packed
+  // in `operands`.
   void Run(const BackwardPacked& operands, int64_t b, int64_t h, int64_t first,
            int64_t count, KeySums& sums, TermSums& term_sums) noexcept;
 
   BackwardPacked own;
   std::vector<KeySums> own_sums;
-  FloatBuffer d_key;  // of one token, and that of its value: [depth][value_dim]
+  FloatBuffer d_key;  // scratch: d_k and d_v of one token, [depth + value_dim]
 
  private:
   int64_t SpanKeys() const;
@@ -43,7 +43,7 @@ class BackwardWorker {
   void AddProducts(int64_t tile, int64_t keys);
   void AddToQueries(int64_t tile);
   void AddToKeys(int64_t tile, int64_t keys);
-  // For each pair of a query i and a key j of the tile that it sees.
+  // Calls f(i, j) for each pair of the tile in which query i sees key j.
   template <typename F>
   void ForSeen(const F& f) const;
   void AddToScale(int64_t i, int64_t position, const float* d);
@@ -61,7 +61,7 @@ class BackwardWorker {
   DisentangledRows disentangled_;
   BackwardTile t_;
   TermBackward terms_;
-  std::vector<uint8_t> stored_;  // which tiles of queries have written their dq
+  std::vector<uint8_t> stored_;  // whether a tile of queries has written its dq
 };
 
 inline BackwardWorker::BackwardWorker(const BackwardTables& bp,
@@ -113,7 +113,7 @@ inline void BackwardWorker::Run(const BackwardPacked& operands, int64_t b,
       const bool seen =
           !Within(call_.AnyVisible(b, first + q, queries), span).empty();
       uint8_t& stored = stored_[static_cast<size_t>(q / kBwdQueries)];
-      // Queries that see nothing at all are stored with the last span.
+      // Queries that see no key are stored with the last span.
       if (!seen && (stored != 0 || begin < keys)) continue;
       if (Interrupted()) return;
       RunQueries(first + q, queries, span, stored != 0);
@@ -123,11 +123,11 @@ inline void BackwardWorker::Run(const BackwardPacked& operands, int64_t b,
   terms_.EndHead();
 }
 
-// All queries meet a span of keys before the next one. What is packed and
-// summed for the keys passes through the core once for each 96 queries: 8 MiB
-// of it stay near, while that of 16384 keys would come from memory each time.
-// Spans depend on the shape alone. Their parts of dq are added where they are
-// stored, which only float32 allows.
+// All queries of a task run over one span of keys before the next. The packed
+// keys and their sums are read and written once per 96 queries: 8 MiB of them
+// stay in cache, while those of 16384 keys would come from memory each time.
+// Spans depend on the shape alone. Several spans accumulate dq in the output
+// tensor, so that must be float32.
 inline int64_t BackwardWorker::SpanKeys() const {
   constexpr int64_t kSpanFloats = int64_t{2} << 20;
   const int64_t keys = call_.sizes.k_len;
@@ -139,8 +139,8 @@ inline int64_t BackwardWorker::SpanKeys() const {
   return AlignUp((keys + spans - 1) / spans, kBwdKeys);
 }
 
-// The gradients of queries [first, first + count) and of the keys of the span
-// that they see.
+// Computes the gradients of queries [first, first + count) and of the keys of
+// the span that they see.
 inline void BackwardWorker::RunQueries(int64_t first, int64_t count,
                                        Interval span, bool add) {
   LoadQueries(first, count, span);
@@ -197,7 +197,7 @@ inline void BackwardWorker::LoadQueries(int64_t first, int64_t count,
         t_.lse[i] =
             static_cast<float>(static_cast<double>(args_.lse[at]) * kLog2E);
         t_.delta[i] = bp_.delta[static_cast<size_t>(at)];
-        // A row that saw nothing has no gradient.
+        // A row that sees no key has no gradient.
         if (args_.lse[at] == kMinusInf) block.seen[r] = {0, 0};
       } else {
         std::fill_n(d_row, s.value_dim, 0.0F);
@@ -219,9 +219,9 @@ inline void BackwardWorker::LoadQueries(int64_t first, int64_t count,
   }
 }
 
-// p and ds of block n against keys [tile, tile + keys): zeros where a row does
-// not see a key, also in the columns behind the last key that products and
-// diagonals may read.
+// Computes p and ds of block n against keys [tile, tile + keys): zero for keys
+// that a row does not see, and in the columns past the last key that products
+// and diagonals may read.
 inline void BackwardWorker::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
   const Block& block = t_.blocks[n];
   float* p = t_.P(n * kRowsI);
@@ -260,7 +260,8 @@ inline void BackwardWorker::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
     terms_.AddToDp(block, n * kRowsI + r, r, seen, dr);
     const VF lse = hn::Set(kDF, t_.lse[n * kRowsI + r]);
     const VF delta = hn::Set(kDF, t_.delta[n * kRowsI + r]);
-    // Scores to p, and dp to ds; what is dropped has no weight and no dp.
+    // Replaces scores by p, and dp by ds; dropped pairs have weight and dp
+    // zero.
     const auto step = [&](int64_t j, VF dp) HWY_ATTR {
       const VF s = hn::LoadU(kDF, pr + j);
       const VF prob = Exp2(hn::Sub(s, lse), zero);
@@ -288,7 +289,7 @@ inline void BackwardWorker::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
         hn::StoreU(step(j, hn::LoadU(kDF, dr + j)), kDF, pr + j);
       }
     }
-    // What the row does not see has weight and slope zero.
+    // Keys that the row does not see have p = ds = 0.
     const Interval own = look.seen[r];
     for (int64_t j = tile; j < own.begin; ++j) pr[j] = dr[j] = 0.0F;
     for (int64_t j = own.end; j < tile + cols; ++j) pr[j] = dr[j] = 0.0F;
@@ -299,7 +300,7 @@ inline void BackwardWorker::ScoreBlock(int64_t n, int64_t tile, int64_t keys) {
 }
 
 // The products of a tile: dq += ds k, dk += ds^T q, dv += p^T do. 0 * inf is
-// NaN: where an operand is not finite, only pairs that see each other meet.
+// NaN, so if an operand is not finite, only visible pairs are multiplied.
 inline void BackwardWorker::AddProducts(int64_t tile, int64_t keys) {
   if (operands_->KeysFinite(t_.b, t_.h)) {
     AddToQueries(tile);
@@ -356,7 +357,7 @@ inline void BackwardWorker::AddToQueries(int64_t tile) {
 
 inline void BackwardWorker::AddToKeys(int64_t tile, int64_t keys) {
   for (int64_t j = 0; j < keys; j += kRowsI) {
-    // The queries of the tile that see any of these kRows keys.
+    // The blocks with queries that see any of these kRows keys.
     int64_t from = t_.n_blocks, to = 0;
     for (int64_t n = 0; n < t_.n_blocks; ++n) {
       const Interval& any = t_.look[n].any;
@@ -376,9 +377,9 @@ inline void BackwardWorker::AddToKeys(int64_t tile, int64_t keys) {
   }
 }
 
-// s_ij = scale g (x_i.k_j + r_i.Tq[b] + k_j.Tk[b]) + ...: d g is what the
-// unscaled operands meet of their own gradients. `d` is that of the rotated
-// query.
+// s_ij = scale g (x_i.k_j + r_i.Tq[b] + k_j.Tk[b]) + ...: the gradient of g is
+// the dot product of the unscaled operands with their gradients. `d` is the
+// gradient of the rotated query.
 inline void BackwardWorker::AddToScale(int64_t i, int64_t position,
                                        const float* d) {
   const int64_t depth = packed_.depth, width = packed_.table_dim;
@@ -404,8 +405,9 @@ inline void BackwardWorker::AddToScale(int64_t i, int64_t position,
 inline void BackwardWorker::StoreQueries(bool add) {
   const CallSizes& s = call_.sizes;
   const Tokens& tokens = call_.Queries(t_.b);
-  // The rotated and the plain query were both scaled by scale_i log2(e); what
-  // comes back to them is multiplied by scale_i, and the log2(e) never was.
+  // The rotated and the plain query were both multiplied by scale_i log2(e).
+  // Their gradients are multiplied by scale_i alone, since ds is that of scores
+  // in natural units.
   const ThetaGrad theta(call_, t_.b);
   for (int64_t i = 0; i < t_.count; ++i) {
     float* d = t_.d_q.data() + i * bp_.depth_stride;
@@ -414,7 +416,7 @@ inline void BackwardWorker::StoreQueries(bool add) {
     const float scale =
         static_cast<float>(call_.terms.scale.At(t_.h, position));
     if (call_.terms.scale.rows.defined()) AddToScale(i, position, d);
-    // The rows of t_.Q() have the scale, and d has not.
+    // t_.Q() includes the scale log2(e); d is not scaled yet.
     if (!t_.term_sums->theta.empty()) {
       theta.Add(position, t_.Q().From(i), d, 1.0 / kLog2E, t_.term_sums->theta);
     }
@@ -429,14 +431,15 @@ inline void BackwardWorker::StoreQueries(bool add) {
       RotateRow(*call_.terms.rotate, angles.cos, angles.sin, d, d,
                 /*back=*/true);
     }
-    // (q + u).k: u gets what q gets from the dot product, before the tables.
+    // (q + u).k: the gradient of u is that of q through the dot product alone,
+    // before that of the tables is added.
     const float* dot = d;
     for (double& sum : t_.term_sums->key_row) {
       sum += static_cast<double>(*dot++);
     }
     const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
     if (packed_.q_table) {
-      // To the queries, or to what stands in their place.
+      // To the queries, or to table_queries if the call has them.
       float* to = packed_.table_queries
                       ? args_.operands->table_queries.MutableData<float>() +
                             row * packed_.table_dim

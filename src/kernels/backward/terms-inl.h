@@ -1,4 +1,4 @@
-// Gradients of all terms that touch scores and values, from p and ds of a tile.
+// Gradients of all terms of scores and values, from p and ds of a tile.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_BACKWARD_TERMS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -31,7 +31,7 @@ class TermBackward {
         bias_(bp, scorer, tile),
         operands_(bp, tile) {}
 
-  // Queries of a head come, from `first` on.
+  // `first` is the first query of the task.
   void BeginHead(int64_t first) {
     key_table_.BeginHead();
     operands_.BeginHead(first);
@@ -48,7 +48,7 @@ class TermBackward {
                float* dp) const {
     value_table_.AddToDp(block, i, r, keys, dp);
   }
-  // After p and ds of keys [tile, tile + keys) are known.
+  // Runs after p and ds of keys [tile, tile + keys) are known.
   void AddKeys(int64_t tile, int64_t keys) {
     const bool by_row = query_table_.by_row() || value_table_.present() ||
                         key_table_.present() || bias_.by_row() ||
@@ -65,7 +65,7 @@ class TermBackward {
     }
     query_table_.AddTile(tile, keys);
   }
-  // Adds to d_plain what comes back to the queries through the tables.
+  // Ends a tile of queries; adds their gradients through the tables to d_plain.
   void EndQueries() {
     key_table_.EndQueries();
     query_table_.EndQueries();

@@ -27,7 +27,8 @@ class ValueTableGrad {
   }
   bool present() const { return stride_ > 0; }
 
-  // do.Tv by offset, once per query; and sums of p by offset.
+  // Computes do.Tv by offset, once per query, and clears the sums of p by
+  // offset.
   void BeginQueries() {
     if (!present()) return;
     const int64_t dim = bp_.packed.call.sizes.value_dim;
@@ -62,7 +63,7 @@ class ValueTableGrad {
         });
   }
 
-  // p of row r, query i of the tile.
+  // p of row r of a block, query i of the tile; indexed by key.
   void AddRow(const Block& block, int64_t i, int64_t r, Interval keys,
               const float* p) {
     SumByOffset(*map_, block.position[r], bp_.packed.call.Keys(block.b),
@@ -88,7 +89,7 @@ class ValueTableGrad {
   const Scorer& scorer_;
   const BackwardTile& t_;
   const OffsetMap* map_ = nullptr;
-  int64_t stride_ = 0;  // of a query's rows; 0: there is no table
+  int64_t stride_ = 0;  // of a query's rows; 0 if there is no table
   FloatBuffer rows_, sums_;
 };
 

@@ -1,4 +1,4 @@
-// Queries over the cached tokens.
+// KvCache::Decode: attention over the cached tokens.
 
 #include <algorithm>
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace locus {
 
-// A call over the cached tokens: views of them, and options whose spans point
-// into this object or into the cache.
+// A call over the cached tokens: views of them, and options with spans into
+// this object or into the cache.
 struct KvCache::Prepared {
   Tensor k = {}, v = {};
   AttentionOptions options = {};
@@ -48,19 +48,20 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
   }
   if (ragged) call.options.key_lengths = call.lengths;
   if (counting_) {
-    // 0, 1, 2, ...: what a call takes them for by itself.
+    // 0, 1, 2, ...: the default positions of a call.
   } else if (alike_) {
     call.options.k_positions = positions_[0];
   } else {
     for (const std::vector<int64_t>& list : positions_) {
       call.k_positions.insert(call.k_positions.end(), list.begin(), list.end());
-      // Tokens that are not there still need an entry.
+      // Missing tokens still need an entry.
       call.k_positions.resize(call.k_positions.size() +
                               static_cast<size_t>(tokens) - list.size());
     }
     call.options.k_positions = call.k_positions;
   }
-  // Queries of a cache that counts are where a call puts them by itself.
+  // If the cached positions count up from 0, the default positions of queries
+  // are right.
   if (options.q_positions.empty() && !counting_) {
     const bool one_list = alike_ && !ragged;
     for (int64_t b = 0; b < (one_list ? 1 : batch); ++b) {
@@ -75,8 +76,8 @@ KvCache::Prepared KvCache::Prepare(const Tensor& q,
       }
     }
     call.options.q_positions = call.q_positions;
-    // These queries stand at known indices, by which masks can go where packed
-    // positions tell no order.
+    // The indices of these queries are known, so masks can use them where
+    // packed positions have no order.
     if (rotation_ && rotation_->packed_from > 0 &&
         ShapeWith({}).max_k_pos >= rotation_->packed_from) {
       call.options.by_index = true;
@@ -100,7 +101,8 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
                                 const DecodeOptions& options) const {
   Prepared call = Prepare(q, options);
   CheckTable(terms, "the queries would be rotated");
-  // No query over no token meets no term, whose rows may lie anywhere.
+  // Without queries and tokens, terms are not used, and their rows need not
+  // match any position.
   const bool nothing = q.size(2) == 0 && size() == 0;
   const Terms scale_alone{.scale = terms.scale};
   if (nothing) call.options.table_queries = {};

@@ -1,4 +1,4 @@
-// Tokens of the cache removed, and the cache copied.
+// Removes tokens of a cache, and copies caches.
 #include <algorithm>
 #include <utility>
 
@@ -65,7 +65,7 @@ void KvCache::Clear() {
 
 KvCache KvCache::Fork() const {
   KvCacheConfig config = config_;
-  config.capacity = 0;  // room is made by the copies below
+  config.capacity = 0;  // allocated by the copies below
   KvCache copy(config);
   copy.config_ = config_;
   copy.k_ = kernels::CopyRows(k_, size(), capacity());

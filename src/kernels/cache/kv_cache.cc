@@ -1,4 +1,4 @@
-// The cache of keys and values.
+// KvCache: construction, appended tokens, and views.
 #include "locus/kv_cache.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace locus {
 namespace {
 
-// Throws Error unless a cache takes these keys and values.
+// Throws Error unless the cache accepts these keys and values.
 void CheckAppended(const KvCacheConfig& c, const Tensor& k, const Tensor& v) {
   const int64_t n = k.rank() == 4 ? k.size(2) : 0;
   const std::vector<int64_t> keys = {c.batch, c.kv_heads, n, c.head_dim};
@@ -175,8 +175,7 @@ void KvCache::CheckValueChannels(const Rotation* stored) const {
 
 void KvCache::Grow(int64_t tokens) {
   if (tokens <= capacity()) return;
-  // Twice as much each time, so that a token is copied once on average; 64 to
-  // begin with.
+  // Doubles each time, so that a token is copied once on average; starts at 64.
   const int64_t room =
       std::max({tokens, 2 * capacity(), static_cast<int64_t>(64)});
   const int64_t used = size();
@@ -253,8 +252,8 @@ TextPositions KvCache::After(std::span<const int64_t> positions) const {
 
 void KvCache::Append(const Tensor& k, const Tensor& v, const Encoding& encoding,
                      const AppendOptions& options) {
-  // The rotation alone matters here; what changes with the length follows the
-  // last position.
+  // Only the rotation matters here; if it depends on the length, the last
+  // position decides.
   const int64_t n = k.rank() == 4 ? k.size(2) : 0;
   const int64_t last = ShapeWith(NewPositions(n, options)).max_k_pos;
   Append(k, v, encoding.Lower(ShapeOf(last, last)).terms, options);
@@ -274,7 +273,7 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   }
   Validate(Terms{.rotate = terms.rotate}, ShapeWith(added));
 
-  // Nothing that a reader could notice changes before all is stored.
+  // Nothing visible to a reader changes until everything is stored.
   const bool first_tokens = size() == 0;
   std::optional<Rotation> rotation = first_tokens ? terms.rotate : rotation_;
   const bool with_key_table = first_tokens
@@ -284,7 +283,7 @@ void KvCache::Append(const Tensor& k, const Tensor& v, const Terms& terms,
   CheckValueChannels(rotate);
   Grow(longest);
   for (size_t b = 0; b < added.size(); ++b) {
-    // As push_back does: twice as much each time.
+    // As push_back: doubles each time.
     std::vector<int64_t>& list = positions_[b];
     const size_t needed = list.size() + added[b].size();
     if (needed > list.capacity()) {

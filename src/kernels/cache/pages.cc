@@ -1,4 +1,4 @@
-// Queries over keys and values in blocks of the caller's own.
+// DecodePages: attention over keys and values in blocks that the caller owns.
 #include <algorithm>
 #include <cstdint>
 
@@ -16,7 +16,7 @@ bool IsFloat(const Tensor& t) {
   return t.dtype() != DType::kF64 && t.dtype() != DType::kI8;
 }
 
-// Checked pages: what a plan needs to know of them, and their rows.
+// Checks the pages, and prepares what a plan needs and the rows.
 class PagedCall {
  public:
   PagedCall(const Tensor& q, const KvPages& pages,
@@ -109,8 +109,7 @@ class PagedCall {
     }
   }
 
-  // What the plan sees: a tensor of the right sizes and type, which is not
-  // read.
+  // A tensor of the planned sizes and type for the plan, which never reads it.
   Tensor Planned(const Tensor& blocks, int64_t longest) const {
     return Tensor::Borrow(
         blocks.dtype(), {batch_, blocks.size(1), longest, blocks.size(3)},

@@ -1,5 +1,5 @@
-// Cached keys rotated from one table or position to another:
-// K' = R_to R_from^-1 K.
+// Rotates cached keys from one rotation or position to another:
+//   K' = R_to R_from^-1 K.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -22,12 +22,12 @@ bool SamePairs(const Rotation& a, const Rotation& b) {
          a.first_channel == b.first_channel;
 }
 
-// Rotates rows from one rotation to another of the same pairs, and to a
-// position `delta` away: R_to(p + delta) R_from(p)^-1, with R_from^-1 =
-// R_from^T / gain^2. nullptr: no rotation. Angles and products are in float64.
+// Rotates rows from one rotation to another of the same pairs, and to positions
+// `delta` later: R_to(p + delta) R_from(p)^-1, with R_from^-1 = R_from^T /
+// gain^2. nullptr: no rotation. Angles and their products are in float64.
 class Rerotation {
  public:
-  // With room for `tokens` positions; nothing is allocated later.
+  // With room for `tokens` positions; allocates nothing later.
   Rerotation(const Rotation* from, const Rotation* to, int64_t delta,
              int64_t tokens)
       : from_(from),
@@ -48,7 +48,7 @@ class Rerotation {
     for (int64_t h = 0; h < heads_; ++h) FillHead(h, positions);
   }
 
-  // The row of the i-th position in a key head.
+  // Rotates a row of key head h by the i-th position.
   void RotateRow(int64_t h, int64_t i, float* row) const noexcept {
     table_.RotateRow(Pairs(), table_.Row(h, i), row);
   }
@@ -86,23 +86,23 @@ class Rerotation {
   kernels::RotationTable table_;
 };
 
-// Keys of one sequence from token `first` on, at these positions.
+// Keys of one sequence from token `first` on, at the given positions.
 struct Stretch {
   int64_t sequence = 0;
   int64_t first = 0;
   std::span<const int64_t> positions = {};
 };
 
-// Rotates stretches of the cached keys k in place. All memory is
-// allocated before the first key is touched: if it runs out, the keys are as
-// they were.
+// Rotates ranges of the cached keys k in place. All memory is allocated before
+// the first key changes, so an allocation failure leaves the keys intact.
 void RerotateKeys(CachedRows& k, const std::vector<Stretch>& stretches,
                   const Rotation* from, const Rotation* to, int64_t delta) {
   const kernels::Rows rows = kernels::ReadRows(k);
   const int64_t heads = k.rows.size(1), dim = k.rows.size(3);
-  // Angles of a few tokens at a time: 256 x 64 pairs are 128 KiB.
+  // Angles for 256 tokens at a time: 256 x 64 pairs take 128 KiB.
   constexpr int64_t kTokens = 256;
-  // Different pairs: back and then forth, in one go.
+  // If the pairs differ, rotates back and then forward, in one pass over the
+  // keys.
   std::vector<Rerotation> steps;
   if (from != nullptr && to != nullptr && !SamePairs(*from, *to)) {
     steps.emplace_back(from, nullptr, delta, kTokens);
@@ -169,7 +169,7 @@ void KvCache::RotateTo(std::optional<Rotation> rotation, bool with_key_table) {
 void KvCache::Shift(int64_t delta, Sequence sequence, int64_t begin,
                     std::optional<int64_t> end) {
   const auto [first, last] = Chosen(sequence);
-  // Positions that are packed hold several coordinates.
+  // Packed positions hold several coordinates.
   const int64_t packed = rotation_ && rotation_->packed_from > 0
                              ? rotation_->packed_from
                              : kHighestPosition + 1;

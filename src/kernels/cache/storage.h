@@ -1,4 +1,5 @@
-// The rows that a cache stores: made, copied, moved, read and written.
+// The storage of a cache: allocating, copying, moving, reading and writing
+// rows.
 #ifndef LOCUS_SRC_KERNELS_CACHE_STORAGE_H_
 #define LOCUS_SRC_KERNELS_CACHE_STORAGE_H_
 
@@ -11,8 +12,8 @@
 
 namespace locus::kernels {
 
-// The rotation that stored keys carry, given that of their encoding, or
-// nullptr.
+// The rotation that stored keys have, given that of their encoding, or nullptr
+// if they are stored unrotated.
 inline const Rotation* StoredRotation(const std::optional<Rotation>& rotation,
                                       bool with_key_table) {
   const bool carried =
@@ -20,17 +21,16 @@ inline const Rotation* StoredRotation(const std::optional<Rotation>& rotation,
   return carried ? &*rotation : nullptr;
 }
 
-// Room for `room` tokens of a cache, rows of `dim` channels.
+// Uninitialised storage for `room` tokens of a cache, rows of `dim` channels.
 CachedRows NewRows(const KvCacheConfig& config, int64_t room, int64_t dim);
 
-// The first `dim` channels of the same rows, in the same memory.
+// A view of the first `dim` channels of the same rows; shares ownership.
 CachedRows FirstChannels(const CachedRows& from, int64_t dim);
 
-// The first `used` rows of every head in new memory, with room for `room`.
+// A copy of the first `used` rows of every head, with room for `room`.
 CachedRows CopyRows(const CachedRows& from, int64_t used, int64_t room);
 
-// Rows [begin, end) of every head of sequence b move to row `to`, which lies
-// before them.
+// Moves rows [begin, end) of every head of sequence b to row `to` < begin.
 void MoveRowsDown(CachedRows& rows, int64_t b, int64_t begin, int64_t end,
                   int64_t to) noexcept;
 

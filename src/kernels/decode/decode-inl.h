@@ -1,6 +1,6 @@
 // Attention of few queries over many keys: keys and values stream once from
 // memory, shared by all rows (the queries of every head of a group), and the
-// keys are split into chunks whose partial softmaxes are joined in order.
+// keys are split into chunks whose partial softmaxes are merged in order.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_DECODE_DECODE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -23,23 +23,24 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// Rows of one pass over the keys: beyond this the arithmetic, not the memory,
-// sets the pace, and more would only make the scratch larger.
+// Rows of one pass over the keys: with more, arithmetic rather than memory is
+// the bottleneck, and only the scratch would grow.
 constexpr int64_t kPassRows = 32;
 
 // Keys per chunk, from the shape alone: about 128 chunks keep 64 threads busy
-// and the last of them short, and a chunk of 256 keys takes ten times as long
-// as handing it out and joining it.
+// to the end, and a chunk of 256 keys takes ten times as long as scheduling and
+// merging it.
 inline int64_t ChunkKeys(const CallSizes& s) {
   const int64_t even = s.batch * s.kv_heads * s.k_len / 128;
   return std::max(kTileKeys, (even + kTileKeys - 1) / kTileKeys * kTileKeys);
 }
 
-// What the chunks of a key head sum, until they are joined.
+// Partial results of the chunks of a key head, before they are merged.
 struct ChunkSums {
   float* out;        // [chunks][rows][value_pad]
   RowState* states;  // [chunks][rows]
-  // Of the weights of each tile, if they are to be returned: [tiles][rows].
+  // References of the weights of each tile, if they are returned:
+  // [tiles][rows].
   float* refs;
 };
 
@@ -53,7 +54,7 @@ class ChunkTask {
         scorer_(pass, scratch, b, kv),
         weights_(weights) {}
 
-  // Attends keys [begin, end), of which `sums` are the sums.
+  // Computes attention over keys [begin, end) into the sums of a chunk.
   void Attend(int64_t begin, int64_t end, const ChunkSums& sums) noexcept;
 
  private:
@@ -63,7 +64,8 @@ class ChunkTask {
   bool ValuesFinite(Interval keys);
   void PrefetchValues(int64_t first, int64_t r) const;
   void AddTableValues(int64_t r, Interval keys, const float* p, float* out);
-  // Integers are multiplied by weights that carry their scale; p by key.
+  // For integer values in place, multiplies the weights p, indexed by key, by
+  // the scales of the values.
   void ScaleWeights(Interval keys, float* p) const {
     const float* scales = pass_.call.v.Scales(scorer_.b(), scorer_.kv());
     if (scales == nullptr || !pass_.direct_values) return;
@@ -71,7 +73,8 @@ class ChunkTask {
                      pass_.call.Keys(scorer_.b()).Order(), keys.begin, keys.end,
                      p);
   }
-  // Weights of row r, which are on the reference of their tile yet; p by key.
+  // Stores the weights p of row r, indexed by key, still relative to the
+  // reference of their tile.
   void StoreWeights(int64_t r, Interval keys, const float* p) const {
     StoreWeightRow(p, keys, /*factor=*/1.0F,
                    pass_.call.Keys(scorer_.b()).Order(),
@@ -82,14 +85,15 @@ class ChunkTask {
   const DecodePass& pass_;
   Scratch& scratch_;
   ChunkScorer scorer_;
-  float* const weights_;  // of the result; nullptr: not wanted
+  float* const weights_;  // of the result, or nullptr
 };
 
 inline void ChunkTask::Attend(int64_t begin, int64_t end,
                               const ChunkSums& sums) noexcept {
   float* out = sums.out;
   std::fill_n(out, pass_.rows * pass_.value_pad, 0.0F);
-  // A thread's own until the end: tasks of two threads share lines of `states`.
+  // In thread-local scratch until the end, since tasks of different threads
+  // share cache lines of `states`.
   RowState* now = scratch_.states.data();
   std::fill_n(now, pass_.rows, RowState());
   for (int64_t tile = begin; tile < end; tile += kTileKeys) {
@@ -98,8 +102,8 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end,
       refs = sums.refs + tile / kTileKeys * pass_.rows;
       std::fill_n(refs, pass_.rows, kMinusInf);
     }
-    // What any row sees of the tile, and what every row sees. Without a mask of
-    // pairs the rows of all heads see the same.
+    // The keys of the tile that any row sees, and those that every row sees.
+    // Without a pair mask the rows of all heads see the same.
     const int64_t tile_end = std::min(end, tile + kTileKeys);
     Interval any, all{tile, tile_end};
     const int64_t looks = pass_.call.hides ? pass_.rows : pass_.count;
@@ -113,8 +117,8 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end,
       any = Around(any, seen);
     }
     if (any.empty()) continue;
-    // 0 * inf is NaN: a weight of zero must not meet a value that its row does
-    // not see, or drops.
+    // 0 * inf is NaN, so a zero weight must not be multiplied by a value that
+    // its row does not see or drops.
     const bool spoiled = pass_.dropout.present() && !ValuesFinite(any);
     if (gaps || spoiled) all = {tile, tile};
     scorer_.Scores(tile, any);
@@ -125,7 +129,7 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end,
       if (seen.empty()) continue;
       float* s = scratch_.scores + r * kScoreStride;
       scorer_.AddTerms(r, tile, look, s);
-      float* p = s - tile;  // by key
+      float* p = s - tile;  // indexed by key
       float* o = out + r * pass_.value_pad;
       const float rescale =
           OnlineSoftmaxRow(p + seen.begin, seen.size(),
@@ -139,7 +143,7 @@ inline void ChunkTask::Attend(int64_t begin, int64_t end,
       if (pass_.v_rows) AddTableValues(r, seen, p + seen.begin, o);
       ScaleWeights(seen, p);
     }
-    // All rows together where all see; at the borders one by one.
+    // Keys that all rows see are added for all rows at once, others row by row.
     if (all.begin < all.end) AddValues(tile, all, 0, pass_.rows, out);
     for (int64_t r = 0; r < pass_.rows; ++r) {
       const kernels::Glimpse look = scorer_.Look(r, tile, tile_end);
@@ -170,8 +174,8 @@ inline bool ChunkTask::ValuesFinite(Interval keys) {
   return true;
 }
 
-// Keeps memory busy while the softmax computes: prefetches the values behind
-// those that the sums of the previous tile have prefetched, a part of them
+// Keeps the memory system busy during the softmax: prefetches the values after
+// those that AddValues of the previous tile has prefetched, a part of them
 // before each row r.
 inline void ChunkTask::PrefetchValues(int64_t first, int64_t r) const {
   if (!pass_.direct_values) return;
@@ -194,7 +198,7 @@ inline void ChunkTask::PrefetchValues(int64_t first, int64_t r) const {
   });
 }
 
-// out[r ..] += p v over keys for `count` rows.
+// out[r ..] += p v over `keys`, for `count` rows.
 inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
                                  int64_t count, float* out) {
   if (keys.begin >= keys.end) return;
@@ -242,10 +246,10 @@ inline void ChunkTask::AddValues(int64_t tile, Interval keys, int64_t r,
   }
 }
 
-// The same of one row over what has a weight alone.
+// AddValues for one row, skipping keys with weight 0.
 inline void ChunkTask::AddValuesOfWeights(int64_t tile, Interval keys,
                                           int64_t r, float* out) {
-  const float* p = scratch_.scores + r * kScoreStride - tile;  // by key
+  const float* p = scratch_.scores + r * kScoreStride - tile;  // indexed by key
   for (int64_t j = keys.begin; j < keys.end;) {
     const int64_t first = j;
     while (j < keys.end && p[j] != 0.0F) ++j;
@@ -254,7 +258,8 @@ inline void ChunkTask::AddValuesOfWeights(int64_t tile, Interval keys,
   }
 }
 
-// out += sum p_j Tv[b_j]: keys of one bucket in a row share a row of the table.
+// out += sum p_j Tv[b_j]: consecutive keys with the same bucket share a row of
+// the table.
 inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
                                       float* out) {
   const BucketTable& table = *pass_.call.terms.v_table;
@@ -276,9 +281,10 @@ inline void ChunkTask::AddTableValues(int64_t r, Interval keys, const float* p,
   }
 }
 
-// Where the shares of `tasks` begin, and the end of the last. Chunks that lie
-// side by side go to one thread: what it prefetches past the end of one is the
-// beginning of its next. Shares become smaller, so that threads end together.
+// The first task of each share of `tasks`, and the total. A share is a range of
+// adjacent chunks for one thread, since what a chunk prefetches past its end is
+// the beginning of the next one. Shares get smaller, so that threads finish
+// together.
 inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
   std::vector<int64_t> starts = {0};
   while (starts.back() < tasks) {
@@ -288,10 +294,10 @@ inline std::vector<int64_t> Shares(int64_t tasks, int threads) {
   return starts;
 }
 
-// The sums of all chunks of all key heads.
+// The partial results of all chunks of all key heads.
 class Partials {
  public:
-  // With room for `most` queries at a time.
+  // With room for `most` queries per pass.
   Partials(const DecodePass& pass, int64_t most, int64_t chunk, bool weights)
       : chunks((pass.call.sizes.k_len + chunk - 1) / chunk), pass_(pass) {
     const CallSizes& s = pass.call.sizes;
@@ -303,7 +309,8 @@ class Partials {
     refs_.Resize(tiles_ * rows);
   }
 
-  // Those of a key head, from chunk n on; references from its first tile on.
+  // The partial results of a key head from chunk n on; references from its
+  // first tile on.
   ChunkSums Of(int64_t head, int64_t n = 0) {
     const int64_t row = (head * chunks + n) * pass_.rows;
     return {.out = out_.data() + row * pass_.value_pad,
@@ -311,7 +318,7 @@ class Partials {
             .refs = refs_.data() + head * tiles_ * pass_.rows};
   }
 
-  const int64_t chunks;  // of each key head
+  const int64_t chunks;  // per key head
 
  private:
   const DecodePass& pass_;
@@ -320,19 +327,20 @@ class Partials {
   std::vector<RowState> states_;
 };
 
-// Joins the chunks of one key head.
+// Merges the chunks of one key head.
 class ChunkJoin {
  public:
   ChunkJoin(const DecodePass& pass, const ChunkSums& sums, int64_t chunks,
             const kernels::CallResult& result)
       : pass_(pass), sums_(sums), chunks_(chunks), result_(result) {}
 
-  // Joins those of row r in order and writes its result; `sum` is scratch,
-  // [value_pad].
+  // Merges the chunks of row r in order and stores its result; `sum` is
+  // scratch, [value_pad].
   void Row(int64_t b, int64_t kv, int64_t r, float* sum) const noexcept;
 
  private:
-  // Weights of row r so far are on the references of their tiles.
+  // Rescales the weights of row r, which are relative to the references of
+  // their tiles, to the final one.
   void FinishWeights(int64_t b, int64_t r, const RowState& state,
                      float* weights) const;
 

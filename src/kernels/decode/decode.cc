@@ -1,4 +1,4 @@
-// Decoding for every SIMD target.
+// The decode driver for every SIMD target.
 #include "kernels/decode/decode.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,7 +16,7 @@ const char* DecodeRefuses(const Plan& plan) {
   const CallSizes& s = plan.sizes;
   const Terms& terms = plan.terms;
   if (s.k_len == 0) return "there are no keys";
-  // No other driver takes these.
+  // No other driver accepts these.
   if (TablesByPair(terms)) return nullptr;
   const bool tables =
       terms.extra_dot || terms.q_table || terms.k_table || terms.v_table;

@@ -1,4 +1,5 @@
-// Attention of few queries over many keys, behind run-time dispatch.
+// Attention of few queries over many keys, with run-time dispatch to a SIMD
+// target.
 #ifndef LOCUS_SRC_KERNELS_DECODE_DECODE_H_
 #define LOCUS_SRC_KERNELS_DECODE_DECODE_H_
 
@@ -6,14 +7,14 @@
 
 namespace locus::kernels {
 
-// Takes calls in which so few queries meet each key that it is faster than the
-// tiled driver, which packs keys; measured at 8 to 4096 keys: up to 32 rows. It
-// takes tables row by row, which pays for fewer. Tables whose buckets the
-// offset alone does not tell it takes however many rows there are.
+// Accepts calls with so few queries per key that it is faster than the tiled
+// driver, which packs keys: up to 32 rows, measured at 8 to 4096 keys, or up to
+// 16 with tables, whose rows it reads one by one. Accepts any number of rows if
+// the buckets of a table depend on more than the offset.
 const char* DecodeRefuses(const Plan& plan);
 
-// Keys and values are not packed but read once, where they lie, and the work is
-// split over keys.
+// Keys and values are not packed but read once, in place, and the work is split
+// over keys.
 void Decode(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels

@@ -1,5 +1,6 @@
-// What the tasks of one pass over the keys share: queries, angles, tables by
-// offset. Nothing here is as large as the keys. Compiled once per SIMD target.
+// State shared by the tasks of one pass over the keys: queries, angles, tables
+// by offset; all of it much smaller than the keys. Compiled once per SIMD
+// target.
 #if defined(LOCUS_SRC_KERNELS_DECODE_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_DECODE_PASS_INL_H_
 #undef LOCUS_SRC_KERNELS_DECODE_PASS_INL_H_
@@ -27,7 +28,7 @@ namespace stream {
 
 using kernels::Run;
 
-// A table [heads or 1, n, dim] as rows that Rows can read.
+// A view of a table [heads or 1, n, dim] as Rows.
 inline Rows TableRows(const Tensor& t) {
   const std::vector<int64_t>& s = t.strides();
   return Rows(Tensor::Borrow(
@@ -37,9 +38,9 @@ inline Rows TableRows(const Tensor& t) {
                                  : t.Data<uint16_t>()));
 }
 
-// Queries [first, first + count) of every sequence and head, which pass over
-// the keys together. Row r of key head kv is query first + r % count of head kv
-// * group + r / count.
+// Queries [first, first + count) of every sequence and head, which share one
+// pass over the keys. Row r of key head kv is query first + r % count of head
+// kv * group + r / count.
 struct DecodePass {
   // With room for `most` queries at a time.
   DecodePass(const Call& c, int64_t most);
@@ -52,11 +53,11 @@ struct DecodePass {
   int64_t QueryPosition(int64_t b, int64_t r) const {
     return call.Queries(b).Position(Query(r));
   }
-  // Row r of key head kv of sequence b among all of them.
+  // The index of row r of key head kv of sequence b among all rows.
   int64_t RowIndex(int64_t b, int64_t kv, int64_t r) const {
     return (b * call.sizes.kv_heads + kv) * rows + r;
   }
-  // The row of the results that row r belongs to.
+  // The row of the results, [B, Hq, Lq], that row r computes.
   int64_t ResultRow(int64_t b, int64_t kv, int64_t r) const {
     return (b * call.sizes.q_heads + Head(kv, r)) * call.sizes.q_len +
            call.plan.tokens.QuerySource(b, Query(r));
@@ -67,7 +68,7 @@ struct DecodePass {
     return queries.data() + RowIndex(b, kv, 0) * dim_pad;
   }
   size_t Sequence(int64_t b) const { return call.plan.tokens.Sequence(b); }
-  // A row of values at key j, and an output at query i, of a key head of
+  // Rotates the value of key j, and the output of query i, of a key head of
   // sequence b.
   void RotateValue(int64_t b, int64_t kv, int64_t j, float* row) const {
     if (value_angles.empty()) return;
@@ -80,7 +81,7 @@ struct DecodePass {
     RotateRow(call.terms.rotate_values->rotation, table, table.Row(kv, i), row,
               /*back=*/true);
   }
-  // Cosines of a span for query n of the plan, [pairs]; sines follow.
+  // Cosines of a span for query n of the pass, [pairs], followed by the sines.
   const float* SpanAngles(int64_t b, int64_t span, int64_t n) const {
     return span_angles[Sequence(b)].data() +
            (span * count + n) * 2 * call.terms.rotate->NumPairs();
@@ -90,47 +91,47 @@ struct DecodePass {
   const OperandTerms operands;
   const int64_t group;
   int64_t first = 0, count = 0, rows = 0;
-  // head_dim, value_dim and table_dim in whole vectors
+  // head_dim, value_dim and table_dim, padded to whole vectors
   int64_t dim_pad, value_pad, table_pad;
   const OperandBias operand_bias;
   const DropoutTerm dropout;
-  bool direct_keys = false;  // keys can be read where they lie
+  bool direct_keys = false;  // keys can be read in place
   bool direct_values = false;
   bool paired_values = false;  // sums of values are in the order of PromotePart
-  // Keys and values of int8 are multiplied as integers, and added in the same
-  // step where the CPU can.
+  // Keys and values of int8 are multiplied as integers; `fused_pairs`: with an
+  // instruction that also adds, where the CPU has one.
   const bool fused_pairs = FusesPairs();
   bool integer_keys = false;
   bool integer_values = false;
   KeyRotation key_rotation = KeyRotation::kNone;
-  // Keys can be rotated as they are loaded: every channel rotates, in whole
-  // vectors, and nothing else needs them.
+  // Keys can be rotated as they are loaded: all channels rotate, in whole
+  // vectors, and nothing else needs the unrotated keys.
   bool whole_rotation = false;
 
   FloatBuffer queries;
-  std::vector<int16_t> integer_queries;  // as `queries`, of integer_keys
-  std::vector<float> query_scales;       // [RowIndex]
+  std::vector<int16_t> integer_queries;  // as `queries`, if integer_keys
+  std::vector<float> query_scales;       // [RowIndex], if integer_keys
   std::vector<RotationTable> q_angles;   // kDone and kAbsolute
   std::vector<RotationTable> k_angles;   // kAbsolute
-  // Of values, and of outputs if they are rotated back.
+  // Angles of values, and of outputs if they are rotated back.
   std::vector<RotationTable> value_angles, output_angles;
   FloatBuffer key_angles;                // kRelative: as SpanAngles
   std::vector<std::vector<Span>> spans;  // one list per sequence
   std::vector<FloatBuffer> span_angles;  // [spans][count][2][pairs]
   std::optional<BiasTerm> bias;
-  std::optional<OffsetMap> q_map, k_map, v_map;  // of tables by offset
+  std::optional<OffsetMap> q_map, k_map, v_map;  // of tables indexed by offset
   FloatBuffer q_table;  // q.Tq by offset: one padded row per RowIndex
   int64_t q_stride = 0;
-  std::optional<Rows> q_rows, k_rows, v_rows;  // of the tables
-  std::optional<Rows> extra_q, extra_k;        // of extra_dot
-  FloatBuffer plain;                           // [RowIndex][table_pad], scaled
+  std::optional<Rows> q_rows, k_rows, v_rows;  // rows of the tables
+  std::optional<Rows> extra_q, extra_k;        // rows of extra_dot
+  FloatBuffer plain;  // unrotated queries: [RowIndex][table_pad], scaled
 
  private:
   void ChooseRotation();
   void MakeAngles(int64_t most);
   void MakeQueryTable();
 
-  FloatBuffer table_rows_;  // of MakeQueryTable: [workers][table_pad]
+  FloatBuffer table_rows_;  // scratch of MakeQueryTable: [workers][table_pad]
   std::optional<SpanQueryAngles> span_query_angles_;
 };
 
@@ -222,7 +223,7 @@ inline void DecodePass::ChooseRotation() {
   key_rotation = KeyRotation::kAbsolute;
   double steepest = 0.0;
   for (double d : r.log_decay) steepest = std::max(steepest, std::abs(d));
-  // exp(40) = 2e17: the gains inside a span are far from overflow.
+  // exp(40) = 2e17: the gains within a span are far from overflow.
   if (r.angles != AngleMode::kExact || !r.axes.empty() || r.origin ||
       r.heads > 1 || steepest * static_cast<double>(kSpanKeys) > 40.0) {
     return;
@@ -240,7 +241,7 @@ inline void DecodePass::ChooseRotation() {
     keys += t.size();
     total += static_cast<int64_t>(list.size());
   }
-  // Rotating the queries costs about as much as rotating as many keys.
+  // Rotating the queries for a span costs as much as rotating that many keys.
   if (total * 8 <= keys + 64) key_rotation = KeyRotation::kRelative;
 }
 

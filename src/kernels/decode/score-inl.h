@@ -1,5 +1,5 @@
-// Scores of the rows of one key head against a tile of keys, with every term
-// that touches them. Compiled once per SIMD target.
+// Scores of the rows of one key head against a tile of keys, with every term of
+// the scores. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_DECODE_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_DECODE_SCORE_INL_H_
 #undef LOCUS_SRC_KERNELS_DECODE_SCORE_INL_H_
@@ -20,14 +20,14 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// Keys per tile: long enough that keys and values are each read in long
-// stretches, 128 KiB at D = 128, and short enough that the scores of 32 rows,
-// 33 KiB, stay close.
+// Keys per tile: enough that keys and values are each read in long contiguous
+// ranges, 128 KiB at D = 128, and few enough that the scores of 32 rows, 33
+// KiB, stay in cache.
 constexpr int64_t kTileKeys = 256;
-// A line more than a tile: whole vectors past its end may be touched.
+// One cache line more than a tile: whole vectors may reach past its end.
 constexpr int64_t kScoreStride = kTileKeys + 16;
 
-// Memory of one worker: parts of one buffer.
+// Memory of one worker: parts of a single buffer.
 struct Scratch {
   Scratch(const DecodePass& pass, int64_t rows);
 
@@ -35,11 +35,11 @@ struct Scratch {
   float* scores = nullptr;     // [rows][kScoreStride]
   float* keys = nullptr;       // [kKeysInL1][dim_pad]
   float* values = nullptr;     // [kKeysInL1][value_pad]
-  float* queries = nullptr;    // [rows][dim_pad], rotated for a span
+  float* queries = nullptr;    // [rows][dim_pad], rotated for the current span
   float* key_dots = nullptr;   // k_j.Tk[b]: [rows][kScoreStride]
-  float* table_row = nullptr;  // one row of a table, or of the extra dimensions
+  float* table_row = nullptr;  // one row of a table or of extra_k
   float* extra_row = nullptr;
-  float* sum = nullptr;          // of the chunks of a row: [value_pad]
+  float* sum = nullptr;          // sum of the chunks of a row: [value_pad]
   std::vector<RowState> states;  // of the rows
 };
 
@@ -86,15 +86,15 @@ class ChunkScorer {
   int64_t b() const { return b_; }
   int64_t kv() const { return kv_; }
 
-  // What row r sees of keys [begin, end).
+  // The part of keys [begin, end) that row r sees.
   kernels::Glimpse Look(int64_t r, int64_t begin, int64_t end) const {
     return call_.Look(b_, pass_.Head(kv_, r), pass_.Query(r), {begin, end});
   }
-  // Dot products of all rows with keys [keys.begin, keys.end): key j of row r
-  // in column j - tile of row r of scratch.scores.
+  // Dot products of all rows with `keys`: that of row r and key j goes to
+  // column j - tile of row r of scratch.scores.
   void Scores(int64_t tile, Interval keys);
 
-  // Sets what is hidden from row r among the scores or weights s, by key.
+  // Sets the scores or weights s, indexed by key, of keys hidden from row r.
   void SetHidden(int64_t r, const kernels::Glimpse& look, float value,
                  float* s) const {
     if (!look.gaps) return;
@@ -103,19 +103,20 @@ class ChunkScorer {
                       std::fill(s + begin, s + end, value);
                     });
   }
-  // Clears what is hidden from row r or dropped, of its weights p by key.
+  // Zeroes the weights p, indexed by key, of keys hidden from row r or dropped.
   void Clear(int64_t r, const kernels::Glimpse& look, float* p) const {
     SetHidden(r, look, 0.0F, p);
     if (!pass_.dropout.present()) return;
     pass_.dropout.Drop(b_, pass_.Head(kv_, r), pass_.Query(r), look.seen, p);
   }
 
-  // Adds the terms of row r to its scores s, by column; what is hidden from it
-  // becomes -inf.
+  // Adds the terms of row r to its scores s, indexed by column; those of hidden
+  // keys become -inf.
   void AddTerms(int64_t r, int64_t tile, const kernels::Glimpse& look,
                 float* s);
 
-  // The bucket of row r and key j; `map` is that of a table by offset.
+  // The bucket of row r and key j; `map` is that of the table, if it is indexed
+  // by offset.
   int32_t Bucket(const BucketMap& buckets, const std::optional<OffsetMap>& map,
                  int64_t r, int64_t j) const {
     const int64_t m = pass_.QueryPosition(b_, r), n = tokens_.Position(j);
@@ -123,13 +124,13 @@ class ChunkScorer {
   }
 
  private:
-  // The span that key j belongs to.
+  // The span that contains key j.
   int64_t SpanOf(int64_t j) const {
     const std::vector<Span>& list = pass_.spans[pass_.Sequence(b_)];
     const auto after = std::ranges::upper_bound(list, j, {}, &Span::first);
     return after - list.begin() - 1;
   }
-  // Cosines and sines that key j of the present span is rotated by.
+  // Cosines and sines that rotate key j of the current span.
   std::pair<const float*, const float*> KeyAngles(int64_t j) const {
     const int64_t pairs = call_.terms.rotate->NumPairs();
     const size_t sequence = pass_.Sequence(b_);
@@ -153,7 +154,7 @@ class ChunkScorer {
   const Tokens& tokens_;
   Scratch& scratch_;
   int64_t b_, kv_;
-  int64_t span_ = -1;  // that scratch.queries are rotated for
+  int64_t span_ = -1;  // the span that scratch.queries are rotated for
 };
 
 inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
@@ -217,7 +218,7 @@ inline void ChunkScorer::Scores(int64_t tile, Interval keys) {
   }
 }
 
-// Keys [begin, end) as floats, rotated, in scratch.keys.
+// Loads keys [begin, end) into scratch.keys, as floats and rotated.
 inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
   const bool rotates = pass_.key_rotation == KeyRotation::kRelative ||
                        pass_.key_rotation == KeyRotation::kAbsolute;
@@ -252,7 +253,7 @@ inline void ChunkScorer::StageKeys(int64_t tile, int64_t begin, int64_t end) {
   }
 }
 
-// Queries rotated by m - n0 for the span of keys from n0 on.
+// Rotates the queries by m - n0 for the span of keys starting at position n0.
 inline void ChunkScorer::RotateQueries(int64_t span) {
   if (span == span_) return;
   span_ = span;
@@ -266,7 +267,7 @@ inline void ChunkScorer::RotateQueries(int64_t span) {
   }
 }
 
-// k_j.Tk[b] of the staged, still unrotated keys, for every row.
+// Computes k_j.Tk[b] of the staged, not yet rotated keys, for every row.
 inline void ChunkScorer::DotKeyTable(int64_t tile, int64_t begin, int64_t end) {
   const BucketTable& table = *call_.terms.k_table;
   for (int64_t r = 0; r < pass_.rows; ++r) {
@@ -289,7 +290,7 @@ inline void ChunkScorer::DotKeyTable(int64_t tile, int64_t begin, int64_t end) {
 
 inline void ChunkScorer::AddTerms(int64_t r, int64_t tile,
                                   const kernels::Glimpse& look, float* s) {
-  s -= tile;  // by key
+  s -= tile;  // indexed by key
   const Interval keys = look.seen;
   const Terms& terms = call_.terms;
   const int64_t h = pass_.Head(kv_, r);

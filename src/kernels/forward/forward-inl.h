@@ -21,9 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// A task holds the state of 96 queries of one head while it walks the keys:
-// 8 blocks of 12 rows (16 of 6). Their outputs at D = 128 are 48 KiB; reading a
-// key tile once for 96 queries costs a hundredth of the arithmetic.
+// A task holds the state of 96 queries of one head while it iterates over the
+// keys: 8 blocks of 12 rows (or 16 of 6). Their outputs at D = 128 take 48 KiB;
+// reading a key tile once per 96 queries costs a hundredth of the arithmetic.
 constexpr int64_t kTaskQueries = 96;
 static_assert(kTaskQueries == DisentangledRows::kQueries);
 
@@ -36,7 +36,7 @@ inline int64_t TileKeys(int64_t depth, int64_t value_dim) {
 
 using kernels::CallResult;
 
-// One thread's part of a call: its scratch, and room to pack a unit of its own.
+// The state of one thread: its scratch, and room to pack a unit for itself.
 class ForwardWorker {
  public:
   ForwardWorker(const PackedTables& tables, int64_t own_units,
@@ -63,8 +63,8 @@ class ForwardWorker {
         sums_(Blocks() * kRowsI * out_stride_),
         by_offset_(Blocks() * kRowsI * offset_stride_) {}
 
-  // Attends queries [first, first + count) of (b, h), in sorted order, to keys
-  // among those packed.
+  // Computes the attention of queries [first, first + count) of (b, h), in
+  // sorted order, over the packed keys.
   void Run(const Packed& packed, int64_t b, int64_t h, int64_t first,
            int64_t count) noexcept;
 
@@ -72,7 +72,7 @@ class ForwardWorker {
 
  private:
   int64_t Blocks() const { return static_cast<int64_t>(blocks_.size()); }
-  // Up to kTaskQueries of them.
+  // Runs up to kTaskQueries queries.
   void RunQueries(int64_t b, int64_t h, int64_t first, int64_t count);
   void Tile(const Block& block, int64_t index, int64_t tile);
   void StoreWeights(const Block& block, int64_t index, int64_t tile);
@@ -80,12 +80,13 @@ class ForwardWorker {
                       const float* p, const float* rescale, float* out) const;
   void Finish(const Block& block, int64_t index);
 
-  // A row's stride of 512 floats would put every row in the same cache sets;
-  // one more line spreads them. Fixed, so that rows are plain displacements.
+  // A row stride of 512 floats would map every row to the same cache sets; one
+  // more cache line spreads them. Constant, so that rows are fixed
+  // displacements.
   static constexpr int64_t kLds = 512 + 16;
 
   const Call& call_;
-  const PackedRows* const v_table_;  // nullptr: none
+  const PackedRows* const v_table_;  // nullptr if there is no value table
   const CallResult& result_;
   const Packed* packed_ = nullptr;
   Scorer scorer_;
@@ -93,13 +94,13 @@ class ForwardWorker {
   KeyTable key_table_;
   DisentangledRows disentangled_;
   const int64_t tile_, out_stride_;
-  const int64_t offset_stride_;  // 0: there is no value table
+  const int64_t offset_stride_;  // 0 if there is no value table
   std::vector<Block> blocks_;
   std::vector<RowState> states_;
-  FloatBuffer operands_;   // of the blocks
+  FloatBuffer operands_;   // packed queries of the blocks
   FloatBuffer scores_;     // of one block and tile: [kRows][kLds]
   FloatBuffer sums_;       // weighted values: [rows][out_stride_]
-  FloatBuffer by_offset_;  // weights: [rows][offset_stride_]
+  FloatBuffer by_offset_;  // weights by offset: [rows][offset_stride_]
 };
 
 inline void ForwardWorker::Run(const Packed& packed, int64_t b, int64_t h,
@@ -163,7 +164,7 @@ inline void ForwardWorker::Tile(const Block& block, int64_t index,
     float* row = s + r * kLds - tile;  // indexed by key
     const Interval seen = look.seen[r];
     rescale[r] = 1.0F;
-    // What the block sees and this row does not has no weight.
+    // Keys that the block sees but this row does not have weight 0.
     if (seen.empty()) {
       std::fill(row + any.begin, row + any.end, 0.0F);
       continue;
@@ -194,8 +195,8 @@ inline void ForwardWorker::MultiplyValues(const Block& block, int64_t tile,
                                           const float* p, const float* rescale,
                                           float* out) const {
   if (!packed_->ValuesFinite(block.b, block.h)) {
-    // 0 * inf is NaN: weights of keys that a row does not see must not meet
-    // values that are not finite. Row by row, over what has a weight.
+    // 0 * inf is NaN, so zero weights of keys that a row does not see must not
+    // be multiplied by non-finite values: row by row, skip zero weights.
     for (int64_t r = 0; r < block.count; ++r) {
       float* o = out + r * out_stride_;
       for (int64_t d = 0; d < call_.sizes.value_dim; ++d) o[d] *= rescale[r];
@@ -254,7 +255,8 @@ inline void ForwardWorker::Finish(const Block& block, int64_t index) {
   }
 }
 
-// The weights of a finished block on a tile of keys: scores once more.
+// Stores the weights of a finished block for a tile of keys, recomputing the
+// scores.
 inline void ForwardWorker::StoreWeights(const Block& block, int64_t index,
                                         int64_t tile) {
   const CallSizes& s = call_.sizes;
@@ -271,7 +273,8 @@ inline void ForwardWorker::StoreWeights(const Block& block, int64_t index,
     if (seen.empty()) continue;
     float* row = scores + r * kLds - tile;  // indexed by key
     const RowState& last = states_[static_cast<size_t>(index * kRowsI + r)];
-    // On a reference of its own, then on that of the whole row.
+    // First relative to the tile's own reference, then to that of the whole
+    // row.
     RowState state;
     OnlineSoftmaxRow(row + seen.begin, seen.size(), max[r], state);
     scorer_.SetHidden(block, look, r, 0.0F, row);
@@ -288,10 +291,10 @@ inline void ForwardWorker::StoreWeights(const Block& block, int64_t index,
   }
 }
 
-// Most units are a task each: a thread packs the keys and values of one, uses
-// them while they are in its own cache, and forgets them. The last unit of each
-// thread is packed beforehand and shared by all threads, in parts, so that all
-// end at the same time.
+// Most units are one task each: a thread packs the keys and values of a unit
+// and uses them while they are in its own cache. The last unit of each thread
+// is packed beforehand and split among all threads, so that all finish
+// together.
 void ForwardF32(const Call& call, const CallResult& result) {
   const CallSizes& s = call.sizes;
   if (s.batch * s.q_heads * s.q_len == 0) return;
@@ -312,7 +315,8 @@ void ForwardF32(const Call& call, const CallResult& result) {
   result.ClearWeights(s);
   tables.PackTables(0, s.q_heads);
   shared.Pack(owned, units - owned);
-  // A key table is made once per head.
+  // A key table is built once per head, so a task takes all queries of the
+  // head.
   const int64_t queries = tables.HasKeyTable() ? s.q_len : kTaskQueries;
   const int64_t parts = (s.q_len + queries - 1) / queries;
   const int64_t tasks = owned + (units - owned) * tables.group * parts;
@@ -326,7 +330,7 @@ void ForwardF32(const Call& call, const CallResult& result) {
       }
       return;
     }
-    // Last queries first: under a causal mask they are the longest.
+    // Last queries first: under a causal mask they take longest.
     const int64_t part = parts - 1 - (task - owned) % parts;
     const int64_t head = owned * tables.group + (task - owned) / parts;
     worker.Run(shared, head / s.q_heads, head % s.q_heads, part * queries,

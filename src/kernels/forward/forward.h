@@ -1,4 +1,4 @@
-// Forward attention in tiles, behind run-time dispatch.
+// Tiled forward attention, with run-time dispatch to a SIMD target.
 #ifndef LOCUS_SRC_KERNELS_FORWARD_FORWARD_H_
 #define LOCUS_SRC_KERNELS_FORWARD_FORWARD_H_
 
@@ -6,7 +6,7 @@
 
 namespace locus::kernels {
 
-// Takes every call.
+// Accepts every call.
 void Forward(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels

@@ -1,5 +1,5 @@
-// Keys, values and queries packed for the micro-kernel, for the forward and the
-// backward pass. Compiled once per SIMD target.
+// Packs keys, values and queries for the micro-kernel of the forward and
+// backward passes. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
 #undef LOCUS_SRC_KERNELS_FORWARD_PACK_INL_H_
@@ -21,20 +21,20 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// Rows are prefetched while this many before them are packed: rows of four are
-// read side by side, which the hardware's own streams follow poorly.
+// How many rows ahead of packing are prefetched: four rows are read side by
+// side, a pattern that hardware prefetchers follow poorly.
 constexpr int64_t kRowsAhead = 8;
 
-// Sizes and tables that the heads of a call share. Copies share the tables.
+// Sizes and tables shared by the heads of a call. Copies share the tables.
 struct PackedTables : OperandTerms {
   explicit PackedTables(const Call& c);
 
-  // Makes room for the tables of `heads` query heads at a time.
+  // Allocates the tables of `heads` query heads at a time.
   void ReserveTables(int64_t heads) const {
     if (q_table) q_table->Reserve(heads, threads);
     if (v_table) v_table->Reserve(heads, threads);
   }
-  // Lays out the tables of query heads [first, first + count).
+  // Packs the tables of query heads [first, first + count).
   void PackTables(int64_t first, int64_t count) const {
     if (q_table) q_table->Pack(first, count);
     if (v_table) v_table->Pack(first, count);
@@ -42,7 +42,7 @@ struct PackedTables : OperandTerms {
   // Whether there is a key table that is not folded into the queries.
   bool HasKeyTable() const { return call.terms.k_table && !fold_key_row; }
 
-  // Those of query i in query head h, and of key or value j in a key head.
+  // Angles of query i of query head h, and of key or value j of a key head.
   RowAngles QueryAngles(int64_t b, int64_t h, int64_t i) const {
     if (!call.terms.rotate) return {};
     const RotationTable& table =
@@ -61,8 +61,8 @@ struct PackedTables : OperandTerms {
     return {table, table.Row(kv, j),
             call.terms.rotate_values->rotation.NumPairs()};
   }
-  // What the output of query i in query head h is rotated back by, and its
-  // gradient rotated.
+  // Angles that rotate the output of query i of query head h back, and its
+  // gradient forward.
   RowAngles OutputAngles(int64_t b, int64_t h, int64_t i) const {
     if (!call.terms.rotate_values || !call.terms.rotate_values->relative) {
       return {};
@@ -71,8 +71,8 @@ struct PackedTables : OperandTerms {
     return {table, table.Row(h / group, i),
             call.terms.rotate_values->rotation.NumPairs()};
   }
-  // Value j of (b, kv head), [Dv]: where it lies if it is not rotated, else in
-  // `scratch`.
+  // Value j of (b, kv head), [Dv]: in place if it is stored as f32 and not
+  // rotated, else in `scratch`.
   const float* ValueRow(int64_t b, int64_t kv, int64_t j,
                         float* scratch) const {
     const int64_t source = call.Keys(b).source[static_cast<size_t>(j)];
@@ -85,7 +85,8 @@ struct PackedTables : OperandTerms {
     return scratch;
   }
   // Key j of (b, kv head) with its extra dimensions for query head h, [depth]:
-  // where it lies if nothing is to be done to it, else in `scratch`.
+  // in place if it is f32 and needs no rotation or extra dimensions, else in
+  // `scratch`.
   const float* KeyRow(int64_t b, int64_t h, int64_t j, float* scratch) const {
     const Tokens& tokens = call.Keys(b);
     const int64_t source = tokens.source[static_cast<size_t>(j)];
@@ -102,13 +103,13 @@ struct PackedTables : OperandTerms {
     FinishKey(h, tokens.Position(j), KeyAngles(b, kv, j), scratch);
     return scratch;
   }
-  // Query i likewise, times scale * log2(e): [depth] rotated, and [table_dim]
-  // plain unless that is nullptr.
+  // Loads query i, times scale * log2(e): `dot` [depth] rotated and with extra
+  // dimensions, and unless nullptr, `plain` [table_dim] without rotation.
   void LoadQuery(int64_t b, int64_t h, int64_t i, float* dot,
                  float* plain) const {
     LoadScaled(b, h, i, ScaleOf(h, call.Queries(b).Position(i)), dot, plain);
   }
-  // The same, not scaled.
+  // As LoadQuery, but not scaled.
   void LoadUnscaled(int64_t b, int64_t h, int64_t i, float* dot,
                     float* plain) const {
     LoadScaled(b, h, i, 1.0F, dot, plain);
@@ -134,20 +135,20 @@ struct PackedTables : OperandTerms {
   int64_t cols = 0;        // padded keys
   int64_t value_cols = 0;  // value_dim, padded
   int64_t group = 1;       // query heads per key head
-  int64_t key_copies = 1;  // of each key: group if extended by query head
+  int64_t key_copies = 1;  // of each key: group if k_rows differ by head
   std::shared_ptr<PackedTable> q_table;
-  bool q_table_band = false;  // too wide to multiply whole: by tile
+  bool q_table_band = false;  // too wide to multiply whole: per tile instead
   std::shared_ptr<const BiasTerm> bias;
   std::shared_ptr<const OperandBias> operand_bias;
   std::shared_ptr<PackedRows> v_table;
-  OffsetMap k_map;  // of the key table, unless it is folded
+  OffsetMap k_map;  // of the key table, unless it is folded into the queries
 };
 
-// The tables, and keys and values of a range of units: a unit is one key head
-// of one sequence, number b * kv_heads + kv.
+// The tables, and the packed keys and values of a range of units. A unit is one
+// key head of one sequence: number b * kv_heads + kv.
 struct Packed : PackedTables {
   enum class Contents { kKeys, kKeysAndValues };
-  // With room for `most` units that are packed by `workers` threads.
+  // With room for `most` units, packed by `workers` threads.
   Packed(const PackedTables& tables, int64_t most, int workers,
          Contents contents);
 
@@ -158,32 +159,32 @@ struct Packed : PackedTables {
     PackKeys();
     if (with_values) PackValues();
   }
-  // Memory for the rows of a worker, [FourRows::Floats] of the keys' depth or a
+  // Scratch of a worker: FourRows::Floats of a key's or a value's width, or one
   // padded value.
   float* Scratch(int worker) {
     return scratch.data() + worker * ScratchFloats();
   }
 
-  // Where the operands of (b, h) lie among those of the packed units; keys
-  // that are extended differ by query head.
+  // The index of (b, h) among the packed units, and of its keys: copies per
+  // query head if there are any.
   int64_t Unit(int64_t b, int64_t h) const {
     return b * call.sizes.kv_heads + call.KvHead(h) - first_unit;
   }
   int64_t KeyIndex(int64_t b, int64_t h) const {
     return Unit(b, h) * key_copies + (key_copies > 1 ? h % group : 0);
   }
-  // The sequence and a query head of key copy n.
+  // The sequence of key copy n, and a query head that uses it.
   std::pair<int64_t, int64_t> KeyOwner(int64_t n) const {
     const int64_t unit = first_unit + n / key_copies;
     return {unit / call.sizes.kv_heads,
             unit % call.sizes.kv_heads * group + n % key_copies};
   }
 
-  // Panels of the keys that query head h of sequence b meets.
+  // Panels of the keys that query head h of sequence b uses.
   const float* Keys(int64_t b, int64_t h) const {
     return keys.data() + KeyIndex(b, h) * cols * depth;
   }
-  // Values of keys j onwards, columns [c, c + kCols): rows kCols floats apart.
+  // Values from key j on, columns [c, c + kCols): rows are kCols floats apart.
   const float* Values(int64_t b, int64_t h, int64_t j, int64_t c) const {
     return values.data() + Unit(b, h) * call.sizes.k_len * value_cols +
            c * call.sizes.k_len + j * static_cast<int64_t>(kCols);
@@ -194,12 +195,12 @@ struct Packed : PackedTables {
 
   const int workers;
   const bool with_values;
-  int64_t first_unit = 0, units = 0;  // packed now
+  int64_t first_unit = 0, units = 0;  // currently packed
   FloatBuffer keys, values, scratch;
-  std::vector<uint8_t> finite;  // whether all values of a unit are
+  std::vector<uint8_t> finite;  // whether all values of a unit are finite
 
  private:
-  static constexpr int64_t kKeysPerTask = 512;  // whose values are packed
+  static constexpr int64_t kKeysPerTask = 512;  // in packing values
   int64_t ValueParts() const {
     return (call.sizes.k_len + kKeysPerTask - 1) / kKeysPerTask;
   }
@@ -235,9 +236,9 @@ inline PackedTables::PackedTables(const Call& c)
   value_cols = PaddedCols(s.value_dim);
   if (terms.q_table) {
     q_table = std::make_shared<PackedTable>(*terms.q_table, call.shape);
-    // Multiplying every row by the whole table costs width * D per row; by tile
-    // it costs a band as wide as what the row sees. Half of the keys is where
-    // the first wins, bookkeeping included.
+    // Multiplying a row by the whole table costs width * D; a band per tile is
+    // only as wide as the keys that the row sees. Bookkeeping included, the
+    // whole table is faster up to about half as many entries as keys.
     q_table_band =
         q_table->map.width() > 64 && 2 * q_table->map.width() > s.k_len;
   }
@@ -279,8 +280,8 @@ inline void Packed::PackKeys() {
   });
 }
 
-// Values in panels of kCols columns, [Dv / kCols][keys][kCols], so that a
-// panel is read in one stretch.
+// Packs values in panels of kCols columns, [Dv / kCols][keys][kCols], so that a
+// panel is contiguous.
 inline void Packed::PackValues() {
   const CallSizes& s = call.sizes;
   const int64_t parts = ValueParts();
@@ -291,7 +292,7 @@ inline void Packed::PackValues() {
     const int64_t begin = task % parts * kKeysPerTask;
     const int64_t end = std::min(begin + kKeysPerTask, call.Keys(b).size());
     float* to = values.data() + unit * s.k_len * value_cols;
-    // Only for rows that must be rotated, converted or padded.
+    // Used only for rows that must be rotated, converted or padded.
     float* padded = Scratch(worker);
     std::fill_n(padded, value_cols, 0.0F);
     VF sum0 = hn::Zero(kDF), sum1 = sum0;  // x * 0 is 0, or NaN

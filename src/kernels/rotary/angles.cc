@@ -19,7 +19,8 @@ namespace HWY_NAMESPACE {
 // The product of two complex rows, rounded to float.
 void MultiplyRows(const double* a_cos, const double* a_sin, const double* b_cos,
                   const double* b_sin, int64_t pairs, float* cos, float* sin) {
-  // From pair p on, in whole vectors of D; returns the first pair left.
+  // Multiplies from pair p on, in whole vectors of D; returns the first pair
+  // left.
   const auto multiply = [=]<class D>(D d, int64_t p) HWY_ATTR {
     const hn::Rebind<float, D> df;
     const int64_t step = static_cast<int64_t>(hn::Lanes(d));
@@ -53,8 +54,8 @@ HWY_EXPORT(RotateOneRow);
 namespace kernels {
 namespace {
 
-// 64: a call of 4096 positions evaluates 64 bases and 64 near rows, the fewest
-// together.
+// 64: a call of 4096 positions evaluates 64 bases and 64 near rows, the
+// smallest sum.
 constexpr int64_t kNear = 64;
 
 }  // namespace
@@ -121,9 +122,9 @@ RotationSource::RotationSource(const Rotation& rotation,
   }
   double fastest = 1.0;
   for (double theta : theta_) fastest = std::max(fastest, std::abs(theta));
-  // Below an angle of 2^27 the product base * theta is rounded by at most
-  // 2^-27, a quarter of the final rounding to float32. Beyond, the choice of
-  // base would begin to show, so each coordinate is evaluated by itself.
+  // Up to an angle of 2^27, the product base * theta is rounded by at most
+  // 2^-27, a quarter of the final rounding to float32. Beyond, results would
+  // depend on the choice of base, so each coordinate is evaluated by itself.
   far_ = static_cast<int64_t>(0x1p27 / fastest);
   std::bitset<kNear> used(1);  // k = 0 also stands for "not split"
   for (int64_t position : positions) {
@@ -159,12 +160,12 @@ RotationSource::RotationSource(const Rotation& rotation,
   ParallelFor(static_cast<int64_t>(rows.size()), threads, evaluate);
 }
 
-// Cosines and sines of the bases, of each axis where they are mixed, and a row
-// of those of the neighbours.
+// Cosines and sines of the bases (per axis if mixed), and one row for the
+// product or the neighbours.
 CosSinScratch RotationSource::NewScratch() const {
   const size_t axes = pairs_of_axis_.size();
   const size_t pairs = static_cast<size_t>(rotation_.NumPairs());
-  // Angles of float32 have no axes here, and two rows.
+  // AngleMode::kFloat32 has no axes here, and needs two rows.
   const size_t rows = 2 * (rotation_.Mixed() ? std::max<size_t>(axes, 1) : 1) +
                       (axes > 1 ? 2 : 0);
   return {.angles = std::vector<double>(rows * pairs),
@@ -188,7 +189,7 @@ void RotationSource::Floats(std::span<const int64_t> positions,
     }
     return;
   }
-  // Stretches of tokens that rotate, and of those that do not.
+  // Runs of tokens that all rotate or all do not.
   while (!positions.empty()) {
     const bool rotates = r.Rotates(positions[0]);
     size_t count = 1;
@@ -266,11 +267,11 @@ void RotationSource::MixedAxes(std::span<const int64_t> positions,
   const Rotation& r = rotation_;
   const int64_t pairs = r.NumPairs();
   const size_t size = static_cast<size_t>(pairs), axes = pairs_of_axis_.size();
-  // Of each axis: its base, and exp(i (base + offset) theta).
+  // Per axis: its base, and exp(i (base + offset) theta).
   std::vector<int64_t>& base = scratch.bases;
   double* c = scratch.angles.data();
   double* s = c + axes * size;
-  // The product over the axes before the last, whose near row comes last.
+  // The product of all factors but the near row of the last axis.
   double* row_cos = s + axes * size;
   double* row_sin = row_cos + size;
   const auto multiply = [&](const double* by_cos, const double* by_sin) {
@@ -315,8 +316,9 @@ void RotationSource::MixedAxes(std::span<const int64_t> positions,
 
 void RotationSource::Floats(std::span<const int64_t> positions, float* cos,
                             float* sin, int threads) const {
-  // A block evaluates one angle per pair for each 64 positions in a row, and
-  // one more if they do not start at a multiple of 64: little, from 256 on.
+  // A block evaluates one angle per pair for every 64 consecutive positions,
+  // and one more if they do not start at a multiple of 64: negligible from 256
+  // on.
   constexpr size_t kStep = 256;
   const int64_t blocks =
       static_cast<int64_t>((positions.size() + kStep - 1) / kStep);
@@ -338,7 +340,7 @@ int64_t DecayOrigin(const Rotation& rotation, const Shape& shape) {
     steepest = std::max(steepest, std::abs(d));
   }
   // exp(80) = 5e34: a product of two such gains with ordinary q and k stays
-  // finite, and what underflows is below 1e-30 of the score.
+  // finite, and whatever underflows is below 1e-30 of the score.
   if (steepest * static_cast<double>(hi - lo) / 2.0 > 80.0) {
     Fail(
         "a decaying rotation covers at most {:.0f} positions in float32, "

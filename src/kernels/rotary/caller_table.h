@@ -1,5 +1,5 @@
-// Tables of cosines and sines that the caller has: [rows, pairs], or
-// [rows, 2 * pairs] with the value of a pair in both of its channels.
+// Tables of cosines and sines provided by the caller: [rows, pairs], or [rows,
+// 2 * pairs] with the value of a pair in both of its channels.
 #ifndef LOCUS_SRC_KERNELS_ROTARY_CALLER_TABLE_H_
 #define LOCUS_SRC_KERNELS_ROTARY_CALLER_TABLE_H_
 
@@ -26,7 +26,7 @@ inline void CheckCallerTable(const Tensor& cos, const Tensor& sin,
   }
 }
 
-// cos or sin.
+// A view of the cos or the sin table.
 class CallerTable {
  public:
   CallerTable(const Tensor& table, int64_t pairs, PairLayout layout)
@@ -53,15 +53,16 @@ class CallerTable {
     }
   }
 
-  // Rows as floats one after another, from `row` on; nullptr if they are not.
+  // Adjacent rows of floats from `row` on; nullptr if they are not adjacent or
+  // not f32.
   const float* Packed(int64_t row) const {
     if (table_.dtype() != DType::kF32 || twin_ != 0) return nullptr;
     return table_.IsContiguous() ? table_.Data<float>() + row * pairs_
                                  : nullptr;
   }
 
-  // Both channels of a pair must have the value; they do not if the table is
-  // of the other layout.
+  // Throws Error unless both channels of each pair have the same value; they
+  // differ if the table has the other layout.
   void CheckTwins(const char* name, int64_t row) const {
     if (twin_ == 0) return;
     for (int64_t p = 0; p < pairs_; ++p) {
@@ -79,11 +80,11 @@ class CallerTable {
  private:
   const Tensor& table_;
   int64_t pairs_;
-  int64_t step_ = 1;  // columns from pair to pair
-  int64_t twin_ = 0;  // columns to the second value of a pair; 0: none
+  int64_t step_ = 1;  // columns between pairs
+  int64_t twin_ = 0;  // columns to the second value of a pair, or 0
 };
 
-// Ids are rows.
+// The caller's tables as a source; ids are rows.
 class TableSource final : public CosSinSource {
  public:
   TableSource(const Tensor& cos, const Tensor& sin, int64_t pairs,

@@ -1,5 +1,5 @@
-// The public functions of rotary.h: checks, and where angles come from (a
-// rotation, a table made once, or tables of the caller's).
+// The public functions of rotary.h: argument checks, and the source of angles
+// (a rotation, a precomputed table, or the caller's tables).
 #include "locus/rotary.h"
 
 #include <algorithm>
@@ -61,8 +61,9 @@ void CheckRows(std::span<const int64_t> ids, int64_t rows) {
   }
 }
 
-// No two elements at one address: each axis steps over all that is inside it.
-// Stricter than needed for some views that nobody makes.
+// Throws Error if elements of x may share an address: the stride of each axis
+// must exceed the extent of the axes inside it. Stricter than necessary for
+// some unusual views.
 void CheckInPlace(const Tensor& x) {
   CheckRank(x);
   if (x.NumElements() == 0) return;
@@ -87,8 +88,8 @@ void CheckInPlace(const Tensor& x) {
 
 // ----------------------------------------------------------------- execution
 
-// A result like x, in memory of the same order: tokens inside heads, or heads
-// inside tokens. Each is then read and written in one stretch.
+// An uninitialised tensor like x with its memory order: tokens inside heads, or
+// heads inside tokens, so that both are accessed contiguously.
 Tensor EmptyLike(const Tensor& x) {
   CheckRank(x);
   const bool heads_inside =
@@ -98,7 +99,7 @@ Tensor EmptyLike(const Tensor& x) {
       .Transposed(1, 2);
 }
 
-// Heads [first, first + count) of x [B, H, L, D], in the same memory.
+// A view of heads [first, first + count) of x [B, H, L, D].
 Tensor HeadsOf(const Tensor& x, int64_t first, int64_t count) {
   if (count == x.size(1)) return x;
   std::vector<int64_t> shape = x.shape();

@@ -1,7 +1,8 @@
 // Rotates the pairs of one row with SIMD:
 //   (a, b) -> (a cos - b sin, b cos + a sin)
-// A pair has the same bits whatever the vectors and tables it is rotated with:
-// a product, then a multiply-add. Compiled once per SIMD target.
+// The bits for a pair do not depend on the vectors and tables that it is
+// rotated with: it is always a product, then a multiply-add. Compiled once per
+// SIMD target.
 #if defined(LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_ROTARY_ROTATE_ROW_INL_H_
@@ -20,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace locus {
 namespace HWY_NAMESPACE {
 
-// A destination of non-temporal stores: whole vectors, aligned as such, that
-// other threads see after hwy::FlushStream.
+// A destination for non-temporal stores of whole, aligned vectors. Other
+// threads see them after hwy::FlushStream.
 struct Streamed {
   Streamed operator+(int64_t n) const { return {to + n}; }
   float* to;
@@ -38,7 +39,7 @@ HWY_INLINE void DemotePairs(D d, hn::Vec<D> a, hn::Vec<D> b, Streamed y) {
   hn::Stream(hn::Load(d, both + hn::Lanes(d)), d, y.to + hn::Lanes(d));
 }
 
-// A vector of pairs by cos and sin [pairs]; kBack: by the transpose.
+// Rotates a vector of pairs by cos and sin [pairs]; kBack: by the transpose.
 template <bool kBack, class D>
 HWY_INLINE void RotateVectors(D d, const float* cos, const float* sin,
                               hn::Vec<D>& a, hn::Vec<D>& b) {
@@ -51,8 +52,8 @@ HWY_INLINE void RotateVectors(D d, const float* cos, const float* sin,
   a = u;
 }
 
-// Spans rotate pairs [p, pairs) of x into y, which may be x, as far as whole
-// vectors of D reach, and return the first pair left.
+// Rotates pairs [p, pairs) of x into y, which may be x, in whole vectors of D;
+// returns the first pair left.
 template <PairLayout kLayout, bool kBack, class D, typename From, typename To>
 HWY_INLINE int64_t RotateSpan(D d, const From* x, const float* cos,
                               const float* sin, int64_t p, int64_t pairs,
@@ -78,7 +79,7 @@ HWY_INLINE int64_t RotateSpan(D d, const From* x, const float* cos,
   return p;
 }
 
-// What whole vectors leave. Not inlined: a usual row has no such rest.
+// The remainder after whole vectors. Not inlined, since rows usually have none.
 template <PairLayout kLayout, bool kBack, typename From, typename To>
 HWY_NOINLINE void RotateRest(const From* x, const float* cos, const float* sin,
                              int64_t p, int64_t pairs, To y) {
@@ -88,7 +89,7 @@ HWY_NOINLINE void RotateRest(const From* x, const float* cos, const float* sin,
   RotateSpan<kLayout, kBack>(d1, x, cos, sin, p, pairs, y);
 }
 
-// The 2 * pairs channels at x, from pair p on.
+// Rotates the 2 * pairs channels at x, from pair p on.
 template <PairLayout kLayout, bool kBack = false, typename From, typename To>
 HWY_INLINE void RotateChannels(const From* x, const float* cos,
                                const float* sin, int64_t p, int64_t pairs,
@@ -98,7 +99,8 @@ HWY_INLINE void RotateChannels(const From* x, const float* cos,
   if (p < pairs) RotateRest<kLayout, kBack>(x, cos, sin, p, pairs, y);
 }
 
-// The same for halves of bf16, two vectors at a time, by tables in ToPartOrder.
+// RotateChannels for bf16 in layout kHalves, two vectors at a time, with tables
+// in ToPartOrder.
 HWY_INLINE void RotateParts(const hwy::bfloat16_t* x, const float* cos,
                             const float* sin, int64_t pairs,
                             hwy::bfloat16_t* y) {
@@ -117,10 +119,10 @@ HWY_INLINE void RotateParts(const hwy::bfloat16_t* x, const float* cos,
   RotateChannels<PairLayout::kHalves>(x, cos, sin, p, pairs, y);
 }
 
-// The same for interleaved pairs by tables as long as the row, cos, cos and
-// -sin, sin for a pair: (a, b) * (cos, cos) + (b, a) * (-sin, sin). One shuffle
-// instead of six.
-#if HWY_TARGET != HWY_SCALAR  // which has no two lanes
+// RotateChannels for interleaved pairs, with tables of the row's length that
+// hold (cos, cos) and (-sin, sin) per pair: (a, b) * (cos, cos) + (b, a) *
+// (-sin, sin). One shuffle instead of six.
+#if HWY_TARGET != HWY_SCALAR  // its vectors have a single lane
 template <class D, typename T>
 HWY_INLINE int64_t SwapSpan(D d, const T* x, const float* cos, const float* sin,
                             int64_t p, int64_t pairs, T* y) {
@@ -152,9 +154,9 @@ HWY_INLINE void RotateSwapped(const T* x, const float* cos, const float* sin,
   }
 }
 
-// Rotates the channels of `rotation` in a row x by cos and sin [pairs] into
-// row y, which may be x; others are left alone. `back` gives the transpose, for
-// gradients. The same bits as locus::Rotate.
+// Rotates the rotary channels of row x by cos and sin [pairs] into row y, which
+// may be x; other channels of y are not written. `back` applies the transpose,
+// for gradients. Bitwise equal to locus::Rotate.
 template <typename T>
 HWY_INLINE void RotateRow(const Rotation& rotation, const float* cos,
                           const float* sin, const T* x, float* y,
@@ -173,9 +175,10 @@ HWY_INLINE void RotateRow(const Rotation& rotation, const float* cos,
   }
 }
 
-// RotateRow for rows of which every channel rotates, in whole vectors. Without
-// the code for a rest, which may write anything, a loop over rows keeps its
-// pointers in registers: 4 % of a decoding that rotates keys as it reads them.
+// RotateRow for rows in which every channel rotates, in whole vectors. Without
+// the code for a remainder, whose stores could alias anything, a loop over rows
+// keeps its pointers in registers: 4 % of the time of decoding that rotates
+// keys as it reads them.
 template <typename T>
 HWY_INLINE void RotateWholeRow(const Rotation& rotation, const float* cos,
                                const float* sin, const T* x, float* y) {

@@ -25,9 +25,9 @@ using kernels::RotateBlock;
 using kernels::RotateCall;
 using kernels::TableForm;
 
-// A result that no cache holds until it is read need not pass through one: each
-// line of it would first be read. True for large arrays of floats of which
-// whole vectors rotate.
+// Whether to use non-temporal stores: for a result too large to stay in cache,
+// ordinary stores would first read each cache line. Needs large f32 arrays,
+// with all channels rotated in whole aligned vectors.
 bool StoresPastCaches(const RotateCall& call) {
   constexpr int64_t kLargeFloats = int64_t{2} << 20;  // 8 MiB
   constexpr int64_t kLanes = HWY_LANES(float);
@@ -41,8 +41,8 @@ bool StoresPastCaches(const RotateCall& call) {
          reinterpret_cast<uintptr_t>(call.to) % (4 * kLanes) == 0;
 }
 
-// The fastest form for a call. Tables that are too long for the first level of
-// cache are no longer than they must be.
+// The fastest form for a call. Tables too long for L1 are kept as short as
+// possible.
 TableForm FormOf(const RotateCall& call, bool long_tables) {
   if (StoresPastCaches(call)) return TableForm::kStreamed;
   const bool halves = call.layout == PairLayout::kHalves;
@@ -55,8 +55,8 @@ TableForm FormOf(const RotateCall& call, bool long_tables) {
   return TableForm::kSwapped;
 }
 
-// cos and sin [rows, pairs] in a form that differs, in room for twice as many
-// floats; kParts may be made in place.
+// Converts cos and sin [rows, pairs] to kParts or kSwapped. The outputs have
+// room for twice as many floats; kParts may be converted in place.
 void MakeTables(TableForm form, CosSinView from, int64_t rows, int64_t pairs,
                 float* cos, float* sin) {
   const hn::ScalableTag<float> d;
@@ -91,9 +91,9 @@ HWY_INLINE void CopyChannels(const T* x, int64_t x_step, int64_t begin,
   }
 }
 
-// Rows are prefetched this many rows ahead: 4 KiB at D = 128 in float32. The
-// hardware does so by itself within a page, but the rows of the next head lie
-// in another one.
+// How many rows ahead are prefetched: 4 KiB at D = 128 in float32. The hardware
+// prefetches within a page by itself, but the rows of the next head are in
+// another one.
 constexpr int64_t kRowsAhead = 8;
 constexpr int64_t kLine = 64;
 
@@ -104,8 +104,9 @@ HWY_INLINE void PrefetchRow(const T* row, int64_t count) {
   for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(from + at);
 }
 
-// The tokens of a block in its heads, by tables of kForm. The rows [tokens,
-// pairs] of the block after it, if any, are prefetched on the way.
+// Rotates the tokens of a block in its heads, with tables in form kForm.
+// Meanwhile prefetches the rows [tokens, pairs] of the next block, if `after`
+// is set.
 template <typename T, PairLayout kLayout, TableForm kForm>
 void RotateRows(const RotateCall& call, const RotateBlock& block,
                 CosSinView tables, CosSinView after) {
@@ -116,7 +117,7 @@ void RotateRows(const RotateCall& call, const RotateBlock& block,
   const int64_t x_step = call.from_stride[3], y_step = call.to_stride[3];
   const bool dense = x_step == 1 && y_step == 1;
   std::vector<T> packed(dense ? 0 : static_cast<size_t>(count));
-  // Memory is walked in its own order: tokens inside heads, or the reverse.
+  // Follows the memory order: tokens inside heads, or heads inside tokens.
   const bool heads_inside =
       std::abs(call.to_stride[1]) < std::abs(call.to_stride[2]);
   const size_t in = heads_inside ? 1 : 2, out = heads_inside ? 2 : 1;
@@ -179,7 +180,7 @@ void RotateRows(const RotateCall& call, const RotateBlock& block,
   }
 }
 
-// By tables of the form that FormOf gives.
+// With tables in the form that FormOf returned.
 template <typename T, PairLayout kLayout>
 void RotateAs(const RotateCall& call, const RotateBlock& block, TableForm form,
               CosSinView tables, CosSinView after) {
@@ -238,7 +239,7 @@ void Apply(RotateDirection direction, int64_t count, T* cos, T* sin) {
   }
 }
 
-// Tables in the caller's order, where nothing must be computed for a direction.
+// The caller's own tables, if they need no computation for the direction.
 bool Direct(const CosSinSource& source, std::span<const int64_t> ids,
             RotateDirection direction, CosSinView* rows) {
   return direction == RotateDirection::kForward && source.Direct(ids, rows);
@@ -248,24 +249,24 @@ bool IsPlain(TableForm form) {
   return form == TableForm::kPlain || form == TableForm::kStreamed;
 }
 
-// cos and sin of the tokens that pass all heads together: 8 KiB, and twice that
-// for pairs of RotateSwapped. They stay in the first level of cache while every
-// head streams past them, and a head's part, 4 KiB or more, is long enough to
-// stream: twice as much changes nothing.
+// Floats of cos and sin for a group of tokens that is rotated in all heads
+// before the next: 8 KiB, or twice that for RotateSwapped. The tables stay in
+// L1 while every head streams past them, and a head's part of the group, 4 KiB
+// or more, is long enough to stream: doubling it changes nothing.
 constexpr int64_t kStreamFloats = 2048;
 
-// One buffer for several arrays, each on a line of its own.
+// Rounds up to whole cache lines, for several arrays in one buffer.
 constexpr int64_t RoundToLine(int64_t floats) {
   constexpr int64_t kLineFloats = 16;
   return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
 }
 
-// Tokens that share such a table.
+// Tokens of such a group.
 int64_t StreamTokens(int64_t pairs) {
   return std::max<int64_t>(kStreamFloats / std::max<int64_t>(2 * pairs, 1), 1);
 }
 
-// What a worker needs for blocks of up to `tokens` tokens.
+// Memory of a worker for blocks of up to `tokens` tokens.
 struct RotateScratch {
   RotateScratch(const RotateCall& call, const CosSinSource& from,
                 int64_t tokens)
@@ -311,8 +312,8 @@ void RotateFloats(const RotateCall& call, const CosSinSource& source,
       tables = {.cos = cos, .sin = sin};
     }
     rows = rows + tokens * pairs;
-    // The last part of a block prefetches too, what the next task reads first;
-    // past the end of a table that does nothing.
+    // The last part of a block prefetches as well: the rows that the next task
+    // reads first. Past the end of a table this has no effect.
     HWY_DYNAMIC_DISPATCH(RotateAny)
     (call, part, form, tables, direct ? rows : CosSinView());
     part.begin = part.end;
@@ -354,21 +355,21 @@ void RotateDoubles(const RotateCall& call, const CosSinSource& source,
   }
 }
 
-// Tokens of a task at most: as many as share one evaluation of angles, see
+// Most tokens per task: as many as share one evaluation of angles, see
 // angles.h.
 constexpr int64_t kTaskTokens = 64;
 // Waking a thread takes about as long as rotating this many numbers.
 constexpr int64_t kFewNumbers = int64_t{64} << 10;
 
-// Heads that are long stretches of memory are walked one after another, each as
-// far as the tables of these many tokens reach: 1 MiB of cos and sin, which the
-// threads share and the second level of cache holds for the most part. Where
-// heads lie a power of two apart, a hop from head to head every 8 KiB halves
-// the speed of memory (Zen 4), and twice as long a stretch gains little.
+// If heads are long contiguous ranges, each is processed for as many tokens as
+// this many floats of tables cover: 1 MiB of cos and sin, shared by the threads
+// and mostly held in L2. If the distance of heads is a power of two, switching
+// heads every 8 KiB halves the memory throughput (Zen 4); doubling the length
+// gains little.
 constexpr int64_t kLongFloats = int64_t{256} << 10;
 
 bool HeadsAreLong(const RotateCall& call) {
-  // Interleaved f16 has only tables twice as long.
+  // Interleaved f16 supports only tables of twice the length.
   const bool swapped =
       call.dtype == DType::kF16 && call.layout == PairLayout::kInterleaved;
   return call.dtype != DType::kF64 && !swapped &&
@@ -376,7 +377,7 @@ bool HeadsAreLong(const RotateCall& call) {
          2 * call.length * call.pairs >= kLongFloats / 2;
 }
 
-// Tokens of a step, and tokens whose tables are made at a time: a few steps.
+// Tokens per step, and tokens whose tables are computed at once: several steps.
 int64_t StepTokens(const RotateCall& call) {
   return std::max<int64_t>(kLongFloats / (2 * call.pairs), 1);
 }
@@ -385,8 +386,8 @@ int64_t TableTokens(const RotateCall& call) {
   return std::min(call.length, kStepsAtOnce * StepTokens(call));
 }
 
-// Sequences [first_batch, end_batch), which share `ids` [L]. `buffer` has room
-// for the tables of TableTokens, and there is one scratch per thread.
+// Rotates sequences [first_batch, end_batch), which share `ids` [L]. `buffer`
+// has room for the tables of TableTokens; `workers` has one scratch per thread.
 void RotateHeads(const RotateCall& call, const CosSinSource& source,
                  std::span<const int64_t> ids, RotateDirection direction,
                  RotateBlock block, std::span<CosSinScratch> workers,
@@ -418,8 +419,8 @@ void RotateHeads(const RotateCall& call, const CosSinSource& source,
       });
       tables = {.cos = cos, .sin = sin};
     }
-    // Several tasks per thread, so that they end together: heads apart rather
-    // than tokens.
+    // Several tasks per thread, so that they finish together; split by head
+    // rather than by token.
     const int64_t blocks = (tokens + step - 1) / step;
     const int64_t batch = block.end_batch - block.first_batch;
     const int64_t groups =
@@ -440,14 +441,14 @@ void RotateHeads(const RotateCall& call, const CosSinSource& source,
   }
 }
 
-// Blocks of tokens, each in all heads.
+// Rotates blocks of tokens, each in all heads.
 void RotateByToken(const RotateCall& call, const CosSinSource& source,
                    std::span<const int64_t> ids, RotateDirection direction,
                    int threads) {
-  // Sequences that share their positions share a block.
+  // Sequences with the same positions share a block.
   const bool shared = static_cast<int64_t>(ids.size()) == call.length;
   const int64_t sequences = shared ? 1 : call.batch;
-  // Several blocks per thread, so that they end together.
+  // Several blocks per thread, so that they finish together.
   const int64_t even =
       (call.length * sequences + 4 * threads - 1) / (int64_t{4} * threads);
   const int64_t step =

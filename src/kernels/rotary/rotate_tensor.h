@@ -1,4 +1,4 @@
-// Rotation of a whole tensor by cosines and sines of any source.
+// Rotation of a whole tensor by cosines and sines from any source.
 #ifndef LOCUS_SRC_KERNELS_ROTARY_ROTATE_TENSOR_H_
 #define LOCUS_SRC_KERNELS_ROTARY_ROTATE_TENSOR_H_
 
@@ -12,8 +12,8 @@
 
 namespace locus::kernels {
 
-// From one [B, H, L, D] array to another of the same type and sizes, or to
-// itself. Checked by the caller; strides count elements.
+// From one [B, H, L, D] array to another of the same type and sizes, or in
+// place. Checked by the caller; strides are in elements.
 struct RotateCall {
   const void* from = nullptr;
   void* to = nullptr;
@@ -33,17 +33,17 @@ struct RotateBlock {
   int64_t begin = 0, end = 0;
 };
 
-// What a row is rotated by: tables [rows, pairs] as they are, or in the order
-// of RotateParts; tables twice as long, for RotateSwapped; or tables as they
-// are, and non-temporal stores.
+// The layout of the tables that rows are rotated by: [rows, pairs] as they are;
+// the same in the order of RotateParts; twice as long, for RotateSwapped; or as
+// they are, with non-temporal stores.
 enum class TableForm : uint8_t { kPlain, kParts, kSwapped, kStreamed };
 
-// The block of a pair is M = (c -s; s c): M itself, its inverse
-// M^T / (c^2 + s^2), or its transpose.
+// The rotation of a pair is M = (c -s; s c). kForward: M; kInverse: M^T / (c^2
+// + s^2); kTranspose: M^T.
 enum class RotateDirection : uint8_t { kForward, kInverse, kTranspose };
 
-// Rotates every token by its id, [L] or [B * L]. f64 in float64, others in
-// float32.
+// Rotates every token by its id, ids [L] or [B * L]. f64 is computed in
+// float64, other types in float32.
 void RunRotate(const RotateCall& call, const CosSinSource& source,
                std::span<const int64_t> ids, RotateDirection direction,
                int threads);

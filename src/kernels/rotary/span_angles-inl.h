@@ -1,4 +1,4 @@
-// Angles of keys that are rotated while they are read, by spans of consecutive
+// Angles for keys that are rotated as they are read, in spans of consecutive
 // positions. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_ROTARY_SPAN_ANGLES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -22,25 +22,25 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// How keys meet the rotation.
-//  kNone      nothing rotates
-//  kDone      they are stored rotated: queries rotate by their own position
-//  kRelative  key n0 + t of a span rotates by t, queries by m - n0: one small
-//             table serves every span
-//  kAbsolute  both rotate by their own position, by a table as long as the
-//             keys: for angles that do not add up (float32, several axes),
-//             frequencies per head, and scattered positions
+// How keys are rotated.
+//   kNone      not at all
+//   kDone      they are stored rotated: queries rotate by their own position
+//   kRelative  key n0 + t of a span rotates by t, queries by m - n0: one small
+//              table serves every span
+//   kAbsolute  both rotate by their own position, with a table as long as the
+//              keys: for angles that are not additive (float32, several axes),
+//              frequencies per head, and scattered positions
 enum class KeyRotation { kNone, kDone, kRelative, kAbsolute };
 
-// Keys of consecutive positions that share the angles of the queries: 64 keys
-// make the table of a span, 64 x 64 pairs, 32 KiB at D = 128.
+// Keys at consecutive positions that share the angles of the queries: with 64
+// keys, the table of a span has 64 x 64 pairs, 32 KiB at D = 128.
 constexpr int64_t kSpanKeys = 64;
 struct Span {
-  int64_t first = 0;  // key, in sorted order
+  int64_t first = 0;  // first key, in sorted order
   int64_t position = 0;
 };
 
-// Cosines and sines of an offset x, times exp(log_decay x), in float:
+// Writes cos and sin of an offset x, times exp(log_decay x), in float32:
 // [2][pairs].
 inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
                         double x, float* to) {
@@ -53,8 +53,8 @@ inline void WriteAngles(const Rotation& r, const double* cos, const double* sin,
   }
 }
 
-// Key t of a span, t = 0 .. 63: [kSpanKeys][2][pairs], cosines before sines.
-// With t = 8 u + w, the angles of 8 u plus those of w, in float64: 16
+// Angles of key t of a span, t = 0 .. 63: [kSpanKeys][2][pairs], cosines before
+// sines. With t = 8 u + w, the angles of 8 u and of w are added, in float64: 16
 // evaluations make 64 rows.
 inline FloatBuffer SpanKeyAngles(const Rotation& r) {
   constexpr int64_t kStep = 8;
@@ -81,7 +81,7 @@ inline FloatBuffer SpanKeyAngles(const Rotation& r) {
   return angles;
 }
 
-// Queries seen from every span, m - n0.
+// Angles of queries relative to every span, m - n0.
 class SpanQueryAngles {
  public:
   explicit SpanQueryAngles(const Rotation& rotation)
@@ -92,13 +92,13 @@ class SpanQueryAngles {
     unit.CosSin(kSpanKeys, angles_.data(), angles_.data() + pairs);
   }
 
-  // Those of queries at `positions`: [spans][positions][2][pairs].
+  // Writes the angles of queries at `positions`: [spans][positions][2][pairs].
   void Write(const std::vector<Span>& spans, std::span<const int64_t> positions,
              float* to) noexcept;
 
  private:
   const Rotation& r_;
-  // Cosines and sines of a whole span, and of a query: [4][pairs].
+  // cos and sin of a whole span, and of the current query: [4][pairs].
   std::vector<double> angles_;
 };
 
@@ -110,8 +110,8 @@ inline void SpanQueryAngles::Write(const std::vector<Span>& spans,
   const double* step_sin = step_cos + pairs;
   double* cos = angles_.data() + 2 * pairs;
   double* sin = cos + pairs;
-  // From span to span the angle falls by kSpanKeys theta. One exact evaluation
-  // serves 32 spans: each step adds two roundings in float64.
+  // The angle decreases by kSpanKeys theta from one span to the next. One exact
+  // evaluation serves 32 spans: each step adds two float64 roundings.
   constexpr size_t kExactEvery = 32;
   for (size_t n = 0; n < positions.size(); ++n) {
     for (size_t s = 0; s < spans.size(); ++s) {

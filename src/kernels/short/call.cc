@@ -13,13 +13,14 @@
 namespace locus::kernels {
 namespace {
 
-// No vector has more lanes.
+// The widest vectors have 16 lanes.
 constexpr int64_t kLanes = 16;
 constexpr int64_t WholeVectors(int64_t n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-// Positions of one side: none given, or the same rising ones for all sequences.
+// Whether positions are absent, or consecutive and the same for all sequences.
+// `length` tokens per sequence.
 bool Consecutive(std::span<const int64_t> positions, int64_t length) {
   int64_t i = 0;
   for (int64_t position : positions) {
@@ -29,14 +30,15 @@ bool Consecutive(std::span<const int64_t> positions, int64_t length) {
   return true;
 }
 
-// Whether positions count up by one on both sides, and alike in all sequences.
+// Whether positions of queries and keys are consecutive and the same in all
+// sequences.
 bool Consecutive(const Plan& plan) {
   const AttentionOptions& o = plan.options;
   if (!Consecutive(o.q_positions, plan.sizes.q_len) ||
       !Consecutive(o.k_positions, plan.sizes.k_len)) {
     return false;
   }
-  // If nothing is said, queries end where the keys of their sequence end.
+  // By default, queries end where the keys of their sequence end.
   for (int64_t b = 1; b < static_cast<int64_t>(o.key_lengths.size()); ++b) {
     if (plan.mask.QPos(b, 0) != plan.mask.QPos(0, 0)) return false;
   }
@@ -56,18 +58,18 @@ RotationTable AnglesOf(const Rotation& rotation, int64_t first, int64_t count,
   return RotationTable(rotation, positions, sign, origin);
 }
 
-// The cosines of the last rotation, which layers of a model share: they cost
-// more than the call.
+// Cosines and sines of the last rotation, which the layers of a model share:
+// computing them takes longer than the call.
 class CachedAngles {
  public:
-  // Makes room for positions [first, end) of a rotation without decays, unless
-  // they are there already.
+  // Computes angles for positions [first, end) of a rotation without decays,
+  // unless they are cached.
   void Hold(const Rotation& rotation, int64_t first, int64_t end) {
     if (first >= first_ && end <= first_ + count_ &&
         SameAngles(rotation, rotation_)) {
       return;
     }
-    count_ = 0;  // in case of an exception
+    count_ = 0;  // invalid in case of an exception
     rotation_ = rotation;
     table_ = AnglesOf(rotation, first, end - first, 1.0, 0);
     first_ = first;
@@ -81,12 +83,12 @@ class CachedAngles {
   }
 
  private:
-  Rotation rotation_;  // its decays do not count
+  Rotation rotation_;  // its decays are ignored
   int64_t first_ = 0, count_ = 0;
   RotationTable table_;
 };
 
-// What a thread keeps for its calls.
+// Memory that a thread keeps between calls.
 struct ThreadCache {
   static ThreadCache& Get() {
     static thread_local ThreadCache cache;
@@ -96,7 +98,7 @@ struct ThreadCache {
   FloatBuffer bias;
   FloatBuffer scratch;
   CachedAngles angles, value_angles;
-  RotationTable q_table, k_table;  // of a rotation with decays
+  RotationTable q_table, k_table;  // for a rotation with decays
 };
 
 }  // namespace
@@ -115,9 +117,10 @@ const char* ShortRefuses(const Plan& plan) {
   if (terms.q_table || terms.k_table || terms.v_table) {
     return "it has a table of vectors";
   }
-  // So few queries over so many keys are rather decoded: a transpose does not
-  // pay for them, nor do rows of one head fill the registers. Measured at 1 to
-  // 16 queries, 8 to 256 keys, 64 and 128 channels, 1 to 16 heads per group.
+  // Few queries over many keys are decoded faster: transposing keys does not
+  // pay for so few rows, and the rows of one head do not fill the registers.
+  // Measured with 1 to 16 queries, 8 to 256 keys, 64 and 128 channels, 1 to 16
+  // heads per group.
   if (s.k_len * s.head_dim >= 4096 * std::max<int64_t>(s.q_len, 2) &&
       DecodeRefuses(plan) == nullptr) {
     return "few queries over many keys";
@@ -126,7 +129,7 @@ const char* ShortRefuses(const Plan& plan) {
       s.head_dim + terms.extra_dot->q_rows.size(2) > kShortChannels) {
     return "heads wider than 256 channels";
   }
-  // Biases by pair take at most 4 MiB.
+  // Limits a bias by pair to 4 MiB.
   constexpr int64_t kMostPairs = int64_t{1} << 20;
   if (terms.bias && !ByOffsetAlone(*terms.bias) &&
       s.q_heads * s.q_len * WholeVectors(s.k_len) > kMostPairs) {
@@ -137,7 +140,8 @@ const char* ShortRefuses(const Plan& plan) {
   if (!Consecutive(plan) || plan.mask.ByIndex()) {
     return "positions do not count up by one, alike in all sequences";
   }
-  // One table of cosines serves both sides.
+  // Queries and keys share one table of cosines, whose size grows with their
+  // distance.
   if ((terms.rotate || terms.rotate_values) &&
       std::abs(plan.mask.QPos(0, 0) - plan.mask.KPos(0, 0)) > kShortTokens) {
     return "queries lie far from keys";
@@ -179,9 +183,9 @@ void ShortCall::LayOutBias() {
   const int64_t heads = BiasHeads(*terms.bias);
   const int64_t width = WholeVectors(sizes.k_len);
   if (ByOffsetAlone(*terms.bias)) {
-    // One row per head, from the offset of the last query and the first key to
-    // that of the first query and the last key, and zeros up to whole vectors.
-    // Offsets that no pair has take the value of the nearest that one has.
+    // One row per head, from the offset of the last query and first key to that
+    // of the first query and last key, then zeros up to whole vectors. Offsets
+    // outside the range of the shape get the value of the nearest one inside.
     const int64_t offsets = sizes.q_len - 1 + sizes.k_len;
     const int64_t stride = sizes.q_len - 1 + width;
     rows.Resize(heads * stride);
@@ -197,7 +201,7 @@ void ShortCall::LayOutBias() {
     return;
   }
   const int64_t pairs = sizes.q_len * width;
-  // Whole vectors are read from any key on, also at the end of the last row.
+  // Whole vectors are read from any key on, even at the end of the last row.
   rows.Resize(heads * pairs + kLanes);
   std::fill_n(rows.data(), heads * pairs + kLanes, 0.0F);
   AddBiasByPair(*this, heads, width, rows.data());

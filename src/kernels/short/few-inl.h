@@ -1,6 +1,6 @@
-// The shortest calls: at most four keys, and operands that can be used where
-// they lie. Nothing is planned, copied or kept: such a call is over in the time
-// that setting up the general way takes. Compiled once per SIMD target.
+// The shortest calls: at most four keys, and operands that can be read in
+// place. Nothing is planned, copied or cached: such a call takes no longer than
+// the setup of the general path. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_FEW_INL_H_
@@ -24,11 +24,11 @@ namespace short_seq {
 
 using kernels::ShortCall;
 
-// Whether Few takes the call: at most kBlockKeys keys, with which dot products
-// cost about what transposing them would, that every query sees, one
-// scale, no rotation, extra dimension, cap or operand, rows of floats in whole
-// vectors. Not over a cache, whose keys may be of another type or in blocks:
-// the bits do not depend on how it stores them.
+// Whether Few accepts the call: at most kBlockKeys keys, for which dot products
+// cost about as much as transposing the keys; all keys visible to all queries;
+// one scale; no rotation, extra dimensions, soft cap or operands; f32 rows of
+// whole vectors. Not for a cache, whose keys may have another type or lie in
+// blocks: results must not depend on how a cache stores them.
 inline bool IsFew(const ShortCall& call) {
   const CallSizes& s = call.sizes;
   if (s.k_len > kBlockKeys || s.head_dim % kLanesI != 0 ||
@@ -51,28 +51,28 @@ inline bool IsFew(const ShortCall& call) {
          call.ahead == BucketMap::kHighest && !call.chunks && !call.hides;
 }
 
-// Where a block of queries, and the keys and values of its head, begin.
+// The first rows of a block of queries, and of the keys and values of its head.
 struct FewOperands {
   const float* q;
   const float* k;
   const float* v;
 };
 
-// Attends kR queries of head h from query i on: out [kR][Dv] and, unless
-// nullptr, lse [kR].
+// Attention of kR queries of head h from query i on: writes out [kR][Dv] and,
+// unless nullptr, lse [kR].
 template <size_t kR>
 HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
                           int64_t h, int64_t i, float* out, float* lse) {
   const CallSizes& s = call.sizes;
   constexpr int64_t kCount = static_cast<int64_t>(kR);
   constexpr size_t kScores = kBlockScores<kR>;
-  // Four sums may be written where there are fewer keys or lanes.
+  // At least 4 x kR, since DotKeys writes four sums per row.
   HWY_ALIGN float p[std::max<size_t>(kScores, kR * 4)] = {};
   const auto key = [&](int64_t j) {
     return in.k + std::min(j, s.k_len - 1) * call.call.k.row_stride();
   };
   if constexpr (kR == 1) {
-    // A vector that is stored whole is loaded again without waiting.
+    // A stored whole vector can be reloaded without a store-forwarding stall.
     VF dots = hn::Zero(kDF);
     for (int64_t j = 0; j < s.k_len; ++j) {
       const auto here =
@@ -81,7 +81,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
     }
     hn::StoreU(dots, kDF, p);
   } else {
-    // As many rows as share four keys.
+    // DotKeys shares four keys among up to kStep rows.
     constexpr size_t kStep = stream::kShared<kR> == 4 ? kR : 2;
     const int64_t step = call.call.q.row_stride();
     const float* const keys[] = {key(0), key(1), key(2), key(3)};
@@ -113,8 +113,8 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
   for (size_t r = 0; r < kR; ++r) lse[r] = LogSumExp(states[r]);
 }
 
-// Attends query i of head h to a single key, which has all the weight: false,
-// and nothing is done, if the score is not finite.
+// Attention of query i of head h to a single key, which has weight 1. Returns
+// false without writing if the score is not finite.
 HWY_INLINE bool OneKey(const ShortCall& call, const FewOperands& in, int64_t h,
                        int64_t i, float* out, float* lse) {
   const CallSizes& s = call.sizes;
@@ -131,7 +131,7 @@ HWY_INLINE bool OneKey(const ShortCall& call, const FewOperands& in, int64_t h,
   return true;
 }
 
-// The whole call, on one thread. out [B, Hq, Lq, Dv], lse [B, Hq, Lq] or
+// Runs the whole call on one thread: out [B, Hq, Lq, Dv], lse [B, Hq, Lq] or
 // nullptr.
 inline void Few(const ShortCall& call, float* out, float* lse) {
   const CallSizes& s = call.sizes;

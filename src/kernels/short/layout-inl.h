@@ -1,5 +1,5 @@
-// How a short call is cut into blocks, and where a thread's scratch lies.
-// Compiled once per SIMD target.
+// How a short call is divided into blocks, and the layout of a thread's
+// scratch. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_LAYOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_LAYOUT_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_LAYOUT_INL_H_
@@ -24,16 +24,16 @@ namespace short_seq {
 using kernels::Interval;
 using kernels::ShortCall;
 
-// What a call's tasks share.
+// State shared by the tasks of a call.
 struct Layout : OperandTerms {
   explicit Layout(const ShortCall& c)
       : OperandTerms(c.call, Extra::kAppended), short_call(c) {
     const CallSizes& s = call.sizes;
-    // Divisions are not free here: the shortest calls do without.
+    // Divisions take noticeable time here; the shortest calls avoid them.
     if (s.q_heads != s.kv_heads) group = s.q_heads / s.kv_heads;
     block_rows = KernelRows(s.q_len);
     if (s.q_len > kRowsI) {
-      // As few blocks as possible, and those alike.
+      // As few blocks as possible, of equal size.
       const int64_t least = (s.q_len + kRowsI - 1) / kRowsI;
       block_rows = KernelRows((s.q_len + least - 1) / least);
       blocks = (s.q_len + block_rows - 1) / block_rows;
@@ -41,8 +41,9 @@ struct Layout : OperandTerms {
     padded = AlignUp(depth, kLanesI);
     keys_by_head =
         extra > 0 && group > 1 && call.terms.extra_dot->k_rows.size(0) > 1;
-    // A dot product costs a reduction, about as much as 8 multiply-adds; a
-    // transpose pays from the third row on, and for more than a few keys.
+    // A dot product needs a reduction, which costs about 8 multiply-adds; a
+    // transpose pays off from the third row on, and only for more than four
+    // keys.
     by_dots = s.q_len * group <= 2 || s.k_len <= 4;
     copied_keys = call.terms.rotate || extra > 0 ||
                   call.k.Direct(0, 0, 0) == nullptr ||
@@ -60,14 +61,14 @@ struct Layout : OperandTerms {
     }
   }
 
-  // Those of a key head.
+  // Angles of query i and key j of a key head.
   RowAngles QueryAngles(int64_t kv, int64_t i) const {
     return AnglesOf(short_call.q_angles, kv, i);
   }
   RowAngles KeyAngles(int64_t kv, int64_t j) const {
     return AnglesOf(short_call.k_angles, kv, j);
   }
-  // Rotates value j, and an output of query i back.
+  // Rotates value j, and rotates the output of query i back.
   void RotateValue(int64_t kv, int64_t j, float* row) const {
     RotateValues(call, AnglesOf(short_call.v_angles, kv, j), row);
   }
@@ -78,15 +79,15 @@ struct Layout : OperandTerms {
 
   const ShortCall& short_call;
   int64_t group = 1;          // query heads per key head
-  int64_t blocks = 1;         // of queries, per head
+  int64_t blocks = 1;         // blocks of queries per head
   int64_t block_rows = 0;     // queries per block; the last may have fewer
-  int64_t padded = 0;         // depth, to whole vectors
+  int64_t padded = 0;         // depth, padded to whole vectors
   bool keys_by_head = false;  // extra dimensions differ within a group
-  bool by_dots = false;       // scores without transposed keys
-  bool copied_keys = false;   // keys cannot be used where they lie
-  bool masked = false;        // rows of a block may see different keys
-  // What the call brings, if it does. A bias per key alone is added while the
-  // product is in registers.
+  bool by_dots = false;      // scores are dot products, without transposed keys
+  bool copied_keys = false;  // keys cannot be used in place
+  bool masked = false;       // rows of a block may see different keys
+  // Operands of the call, if it has them. A key bias without a pair bias is
+  // added while the product is in registers.
   std::optional<OperandBias> operand_bias;
   bool keys_in_product = false;
   std::optional<DropoutTerm> dropout;
@@ -100,7 +101,7 @@ struct Layout : OperandTerms {
   }
 };
 
-// Scratch of one worker, in floats from its beginning.
+// The scratch of one worker: offsets in floats from its beginning.
 struct Scratch {
   Scratch(const CallSizes& s, int64_t depth)
       : rows(kRowsI * kStride),
@@ -109,9 +110,9 @@ struct Scratch {
         keys(out + kRowsI * kStride),
         values(keys + AlignUp(s.k_len, kColsI) * depth),
         end(AlignUp(values + s.k_len * AlignUp(s.value_dim, kLanesI), 16)) {}
-  // Queries [kRows] come first, then rows of keys [kLanes], scores [kRows] and
-  // outputs [kRows], all kStride apart; keys [Lk / kCols][D][kCols]; values
-  // [Lk][Dv], padded.
+  // First the queries [kRows], at offset 0; then rows of keys [kLanes], scores
+  // [kRows] and outputs [kRows], all kStride apart; then keys
+  // [Lk / kCols][D][kCols], and values [Lk][Dv], padded.
   int64_t rows, scores, out, keys, values, end;
 };
 

@@ -1,5 +1,5 @@
-// Steps of short attention on a block of rows: ends of products, transposes,
-// and the softmax. Compiled once per SIMD target.
+// Building blocks of short attention on a block of rows: epilogues of products,
+// transposes, and the softmax. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_ROWS_INL_H_
@@ -18,17 +18,17 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace short_seq {
 
-// Rows of a block lie this far apart, in floats: room for the longest, and one
-// cache line more, so that rows do not share cache sets. A constant, so that
-// rows of the left operand are plain displacements.
+// Stride of the rows of a block in floats: the longest row plus one cache line,
+// so that rows do not map to the same cache sets. A constant, so that rows of
+// the left operand are fixed displacements.
 constexpr int64_t kStride =
     std::max(kernels::kShortTokens, kernels::kShortChannels) + 16;
-// The same for products. Not Fixed, which broadcasts within the multiply-add:
-// at 16 to 64 tokens that takes 2 to 4 hundredths longer on a Zen 5, where the
-// load ports decide.
+// The same for products. Not Fixed, with which the multiply-add broadcasts from
+// memory: 2 to 4 % slower at 16 to 64 tokens on a Zen 5, where the load ports
+// are the bottleneck.
 constexpr size_t kRowStep = static_cast<size_t>(kStride);
 
-// Kernels exist for 1, 2, 4, 6 ... kRows rows: the next one up.
+// Kernels exist for 1, 2, 4, 6, ... kRows rows; rounds up to one of these.
 constexpr int64_t KernelRows(int64_t rows) {
   return rows == 1 ? 1 : AlignUp(rows, 2);
 }
@@ -58,7 +58,7 @@ HWY_INLINE void WithRows(int64_t rows, const F& f) {
   }
 }
 
-// Adds row[r][at ..] and stores to c, rows kStride apart.
+// Epilogue: adds row[r][at ..] and stores to c, rows kStride apart.
 struct AddStore {
   template <typename... V>
   HWY_INLINE void operator()(size_t r, V... x) const {
@@ -74,7 +74,7 @@ struct AddStore {
   float* HWY_RESTRICT c;
 };
 
-// Stores `count` rows to c, times scale[r].
+// Epilogue: stores the first `count` rows, times scale[r], to c.
 struct ScaleStore {
   template <typename... V>
   HWY_INLINE void operator()(size_t r, V... x) const {
@@ -90,8 +90,8 @@ struct ScaleStore {
   int64_t stride;
 };
 
-// The weights p of kR rows, `apart` from each other, times `keys` values of
-// `width` channels from v on, `stride` apart.
+// Multiplies the weights p of kR rows, `apart` floats from each other, by
+// `keys` values of `width` channels, `stride` floats apart from v on.
 template <size_t kR, typename Stride>
 HWY_INLINE void MultiplyValues(const float* p, Stride apart, const float* v,
                                int64_t stride, int64_t keys, int64_t width,
@@ -106,7 +106,8 @@ HWY_INLINE void MultiplyValues(const float* p, Stride apart, const float* v,
   }
 }
 
-// a.b in every lane; `count` is a multiple of the vector.
+// The dot product a.b in every lane; `count` is a multiple of the vector
+// length.
 HWY_INLINE VF Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                   int64_t count) {
   VF sum = hn::Zero(kDF);
@@ -117,7 +118,7 @@ HWY_INLINE VF Dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Four channels of rows 0, 4, 8 ..., a block of four lanes each.
+// Loads four channels of rows 0, 4, 8, ..., one row per block of four lanes.
 template <size_t kN>
 HWY_INLINE hn::Vec<hn::CappedTag<float, kN>> LoadQuads(const float* rows,
                                                        size_t stride) {
@@ -131,8 +132,8 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, kN>> LoadQuads(const float* rows,
 }
 #endif
 
-// kN rows of `depth` channels, `stride` apart, as columns:
-// to[d * kCols + l] = rows[l * stride + d].
+// Transposes kN rows of `depth` channels, `stride` apart: to[d * kCols + l] =
+// rows[l * stride + d].
 template <size_t kN>
 HWY_INLINE void TransposeRows(const float* HWY_RESTRICT rows, size_t stride,
                               size_t depth, float* HWY_RESTRICT to) {
@@ -146,7 +147,7 @@ HWY_INLINE void TransposeRows(const float* HWY_RESTRICT rows, size_t stride,
     const auto x1 = LoadQuads<kN>(from + stride, stride);
     const auto x2 = LoadQuads<kN>(from + 2 * stride, stride);
     const auto x3 = LoadQuads<kN>(from + 3 * stride, stride);
-    // 4 x 4 in every block: pairs of rows, then pairs of pairs.
+    // A 4 x 4 transpose in every block: pairs of rows, then pairs of pairs.
     const auto lo01 = hn::BitCast(wide, hn::InterleaveLower(df, x0, x1));
     const auto hi01 = hn::BitCast(wide, hn::InterleaveUpper(df, x0, x1));
     const auto lo23 = hn::BitCast(wide, hn::InterleaveLower(df, x2, x3));
@@ -167,7 +168,7 @@ HWY_INLINE void TransposeRows(const float* HWY_RESTRICT rows, size_t stride,
   }
 }
 
-// Copies `count` floats, most of them in vectors.
+// Copies `count` floats, whole vectors first.
 HWY_INLINE void CopyRow(const float* HWY_RESTRICT from, int64_t count,
                         float* HWY_RESTRICT to) {
   int64_t d = 0;
@@ -177,16 +178,16 @@ HWY_INLINE void CopyRow(const float* HWY_RESTRICT from, int64_t count,
   for (; d < count; ++d) to[d] = from[d];
 }
 
-// Turns the scores that each of `count` rows sees into weights, which are zero
-// elsewhere in `any`, what some row sees. kAlike: all of them see all of it,
-// and `seen` is not read.
+// Replaces the scores of `count` rows by weights: row r sees keys seen[r], and
+// other keys of `any`, which contains those of all rows, get weight 0. kAlike:
+// every row sees all of `any`, and `seen` is not read.
 template <bool kAlike>
 inline void SoftmaxRows(float* scores, const kernels::Interval* seen,
                         kernels::Interval any, int64_t count,
                         RowState* states) {
   const auto seen_by = [&](int64_t r) { return kAlike ? any : seen[r]; };
-  // All maxima first: a row need not wait for its own, and whether the
-  // exponential takes all of them as they are is decided once.
+  // All maxima come first, so that their latency overlaps and whether Exp2
+  // supports all of the references is decided once.
   float max[kRows];
   bool usual = true;
   for (int64_t r = 0; r < count; ++r) {

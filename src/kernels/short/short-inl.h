@@ -1,5 +1,5 @@
-// Attention of short sequences: whole rows of scores, nothing packed but the
-// keys of a head. Compiled once per SIMD target.
+// Attention of short sequences: whole rows of scores, and nothing packed except
+// the keys of a head. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
 #undef LOCUS_SRC_KERNELS_SHORT_SHORT_INL_H_
@@ -21,7 +21,8 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace short_seq {
 
-// Attends the queries of some heads, a block of up to kRows at a time.
+// Computes the attention of a range of blocks, each up to kRows queries of a
+// head.
 class Task {
  public:
   Task(const Layout& layout, const Scratch& at, float* scratch,
@@ -42,7 +43,7 @@ class Task {
                         ? result.out.MutableData<float>()
                         : nullptr) {}
 
-  // Blocks [first, end), counted over queries, heads and sequences.
+  // Runs blocks [first, end), numbered by sequence, head and queries.
   void Run(int64_t first, int64_t end) noexcept {
     int64_t i = 0, b = 0, kv = 0;
     h_ = 0;
@@ -75,10 +76,10 @@ class Task {
   }
 
  private:
-  // The row of query i in the results.
+  // The row of the results, [B, Hq, Lq], for query i.
   int64_t Row(int64_t i) const { return (b_ * s_.q_heads + h_) * s_.q_len + i; }
   void SetKeys(int64_t b, int64_t kv);
-  // Key j, rotated: where it lies, or in `scratch` [kStride].
+  // Key j, rotated: in place, or in `scratch` [kStride].
   const float* KeyRow(int64_t j, float* scratch) const;
   void PackKeys();
   void Block(int64_t first, int64_t count);
@@ -107,19 +108,19 @@ class Task {
   const kernels::CallResult& result_;
   float* const direct_out_;
 
-  // The key head at work, and its values.
+  // The current key head and its values.
   int64_t b_ = -1, kv_ = -1, h_ = -1;
   const float* values_ = nullptr;
   int64_t value_stride_ = 0;
   bool values_finite_ = true;
-  // The block at work.
+  // The current block.
   Interval seen_[kRows];
-  Interval any_;                   // the union of what its rows see
-  bool ragged_ = false;            // not all of them see all of it
-  bool gaps_[kRows];               // between two keys that a row sees
-  bool any_gaps_ = false;          // of some row
-  const float* bias_rows_[kRows];  // by key; zeros if there is none
-  bool biased_ = false;            // there is one
+  Interval any_;  // the smallest interval with all keys that its rows see
+  bool ragged_ = false;    // some row does not see all of it
+  bool gaps_[kRows];       // whether keys between visible ones are hidden
+  bool any_gaps_ = false;  // of any row
+  const float* bias_rows_[kRows];  // indexed by key; zeros if there is no bias
+  bool biased_ = false;            // whether there is one
   static constexpr float kZeros[kCols] = {};
 };
 
@@ -151,11 +152,11 @@ inline void Task::SetKeys(int64_t b, int64_t kv) {
     values_ = copies_;
     value_stride_ = width;
   }
-  // 0 * inf is NaN: weights of keys that a row does not see, or drops, must not
-  // meet values that are not finite.
+  // 0 * inf is NaN, so zero weights of keys that a row does not see or drops
+  // must not be multiplied by non-finite values.
   values_finite_ = true;
   if (!layout_.masked && !layout_.dropout) return;
-  VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+  VF sum = hn::Zero(kDF);  // x * 0 is 0 if x is finite, else NaN
   for (int64_t j = 0; j < keys; ++j) {
     const float* row = values_ + j * value_stride_;
     for (int64_t d = 0; d < width; d += kLanesI) {
@@ -178,7 +179,7 @@ inline void Task::PackKeys() {
       from = layout_.call.k.Direct(b_, kv_, j);
       stride = static_cast<size_t>(layout_.call.k.row_stride());
     } else {
-      // Rows past the last key keep what was there: nobody sees them.
+      // Rows past the last key keep stale values: no query sees them.
       for (int64_t l = 0; l < present; ++l) {
         float* row = rows_ + l * kStride;
         const float* key = KeyRow(j + l, row);
@@ -197,7 +198,7 @@ HWY_INLINE void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
   const float* from = layout_.call.q.Direct(b_, h_, first);
   const int64_t step = layout_.call.q.row_stride();
   const int64_t depth = layout_.depth, padded = layout_.padded;
-  // Queries that are only scaled, and by one factor, are most of them.
+  // The common case: queries that are only scaled, all by the same factor.
   const bool plain = from != nullptr && layout_.as_it_is &&
                      !layout_.call.terms.scale.rows.defined();
   for (int64_t r = 0; r < count; ++r) {
@@ -218,7 +219,7 @@ HWY_INLINE void Task::LoadQueries(int64_t first, int64_t count, int64_t rows) {
   }
 }
 
-// Scores by dot products, for so few pairs that a transpose does not pay.
+// Scores by dot products, for so few pairs that transposing keys does not pay.
 inline void Task::Dots(int64_t count) {
   const VF lane = hn::Iota(kDF, 0.0F);
   for (int64_t j = AlignDown(any_.begin, kLanesI); j < any_.end; j += kLanesI) {
@@ -255,7 +256,7 @@ inline void Task::Scores() {
   }
 }
 
-// What the call adds to the scores after the product.
+// Adds the operand bias to the scores after the product.
 inline HWY_NOINLINE void Task::AddOperands(int64_t first, int64_t count) {
   for (int64_t r = 0; r < count; ++r) {
     layout_.operand_bias->Add(b_, h_, first + r, seen_[r],
@@ -263,7 +264,7 @@ inline HWY_NOINLINE void Task::AddOperands(int64_t first, int64_t count) {
   }
 }
 
-// Sets what is hidden between the keys that the rows see.
+// Sets scores or weights of hidden keys between those that a row sees.
 inline HWY_NOINLINE void Task::SetHidden(int64_t first, int64_t count,
                                          float value) {
   for (int64_t r = 0; r < count; ++r) {
@@ -276,7 +277,8 @@ inline HWY_NOINLINE void Task::SetHidden(int64_t first, int64_t count,
   }
 }
 
-// Weights of the block's rows; inverse[r] is 1 / sum, or 0 of nothing.
+// Computes the weights of the block's rows; inverse[r] is 1 / sum, or 0 for a
+// row that sees no key.
 inline void Task::Softmax(int64_t first, int64_t count, float* inverse) {
   if (layout_.call.softcap > 0.0F) {
     for (int64_t r = 0; r < count; ++r) {
@@ -308,7 +310,7 @@ inline void Task::Softmax(int64_t first, int64_t count, float* inverse) {
   }
 }
 
-// Drops weights and stores them.
+// Applies dropout to the weights and stores them.
 inline HWY_NOINLINE void Task::FinishWeights(int64_t first, int64_t count,
                                              float* inverse) {
   for (int64_t r = 0; r < count; ++r) {
@@ -323,8 +325,8 @@ inline HWY_NOINLINE void Task::FinishWeights(int64_t first, int64_t count,
   }
 }
 
-// The weights times the values, times inverse[r], to `to`, over what has a
-// weight alone: the same bits as MultiplyValues.
+// to = inverse[r] * (weights x values), skipping weights of 0. Otherwise
+// bitwise equal to MultiplyValues.
 inline HWY_NOINLINE void Task::ValuesByRow(const float* inverse, int64_t count,
                                            float* to, int64_t stride) const {
   const int64_t width = AlignUp(s_.value_dim, kLanesI);
@@ -340,7 +342,7 @@ inline HWY_NOINLINE void Task::ValuesByRow(const float* inverse, int64_t count,
   }
 }
 
-// What the rows of a block see.
+// Finds the keys that the rows of a block see.
 inline void Task::FindSeen(int64_t first, int64_t count) {
   ragged_ = any_gaps_ = false;
   const int64_t keys = call_.Keys(b_);
@@ -362,7 +364,8 @@ inline void Task::FindSeen(int64_t first, int64_t count) {
   }
 }
 
-// What is added to the rows of a block while their products are in registers.
+// Finds the bias that is added to the rows of a block while their products are
+// in registers.
 inline void Task::FindBias(int64_t first, int64_t count, int64_t rows) {
   const float* keys =
       layout_.keys_in_product ? layout_.operand_bias->Keys(b_, h_) : nullptr;
@@ -397,7 +400,7 @@ inline void Task::Block(int64_t first, int64_t count) {
   float* to =
       direct_out_ != nullptr ? direct_out_ + row * s_.value_dim : block_out_;
   const int64_t stride = direct_out_ != nullptr ? s_.value_dim : kStride;
-  const bool zeros = ragged_ || any_gaps_ || layout_.dropout;  // among weights
+  const bool zeros = ragged_ || any_gaps_ || layout_.dropout;  // in weights
   if (values_finite_ || !zeros) {
     WithRows(rows, [&]<size_t kR>() {
       MultiplyValues<kR>(scores_ + any_.begin, kRowStep,
@@ -439,7 +442,8 @@ void ShortF32(const kernels::Call& whole, const kernels::CallResult& result) {
     run(0, 0, heads * layout.blocks);
     return;
   }
-  // Whole heads where there are enough of them: keys are transposed once.
+  // Whole heads if there are enough of them, since keys are transposed per
+  // task.
   const int64_t piece = heads >= 2 * threads ? layout.blocks : 1;
   const int64_t pieces = heads * layout.blocks / piece;
   const int64_t tasks = std::min<int64_t>(pieces, 4 * threads);

@@ -1,4 +1,4 @@
-// Short attention for every SIMD target.
+// The driver of short sequences for every SIMD target.
 #include "kernels/short/short.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,8 +1,8 @@
-// Attention of short sequences, behind run-time dispatch.
+// Attention of short sequences, with run-time dispatch to a SIMD target.
 //
-// A call of a few tokens is over in less time than sorting its tokens and
-// packing its operands would take. Here positions are consecutive, what a query
-// sees is computed instead of looked up, and whole rows of scores fit in L1.
+// A call with few tokens takes less time than sorting its tokens and packing
+// its operands would. Here positions are consecutive, the keys that a query
+// sees are computed instead of looked up, and whole rows of scores fit in L1.
 #ifndef LOCUS_SRC_KERNELS_SHORT_SHORT_H_
 #define LOCUS_SRC_KERNELS_SHORT_SHORT_H_
 
@@ -10,12 +10,12 @@
 
 namespace locus::kernels {
 
-// Takes calls of at most kShortTokens tokens at consecutive positions, alike in
-// all sequences, without segments, and any operand; of the terms all but tables
-// of vectors. A few queries over many keys are left to Decode.
+// Accepts calls of at most kShortTokens tokens at consecutive positions, the
+// same in all sequences, without segments; any operands, and all terms except
+// tables of vectors. Leaves few queries over many keys to Decode.
 const char* ShortRefuses(const Plan& plan);
 
-// The same results as Forward.
+// Same results as Forward.
 void Short(const Call& call, const CallResult& result);
 
 }  // namespace locus::kernels

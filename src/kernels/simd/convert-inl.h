@@ -1,7 +1,6 @@
-// Vectors of float32 from the storage types float, bf16, f16 and int8, and back
-// to the first three: rounded to nearest, ties to even; infinities and NaNs
-// stay what they are.
-// Compiled once per SIMD target.
+// Promotes storage types (float, bf16, f16, int8) to vectors of float32, and
+// demotes them to the first three: rounds to nearest, ties to even; infinities
+// remain infinite, and NaN remains NaN. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_
 #undef LOCUS_SRC_KERNELS_SIMD_CONVERT_INL_H_
@@ -18,7 +17,8 @@
 
 #include "locus/tensor.h"
 
-// Highway's own f16 conversions round only where the instruction set has them.
+// Highway's f16 conversions round correctly only where the instruction set
+// supports f16.
 #undef LOCUS_NATIVE_F16
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 #define LOCUS_NATIVE_F16 1
@@ -43,7 +43,7 @@ HWY_INLINE void WithType(DType dtype, const F& f) {
   }
 }
 
-// The same, or with the integers of a cache.
+// As WithType, or with the int8 of a cache.
 template <typename F>
 HWY_INLINE void WithStoredType(DType dtype, const F& f) {
   if (dtype == DType::kI8) {
@@ -53,14 +53,14 @@ HWY_INLINE void WithStoredType(DType dtype, const F& f) {
   }
 }
 
-// The bits of bf16 and f16.
+// The storage of bf16 and f16 as integers.
 template <typename T>
 HWY_INLINE auto* BitsOf(T* x) {
   using Bits = std::conditional_t<std::is_const_v<T>, const uint16_t, uint16_t>;
   return reinterpret_cast<Bits*>(x);
 }
 
-// One vector of floats from storage.
+// Loads one vector of floats from storage.
 template <class D>
 HWY_INLINE hn::Vec<D> Promote(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -85,7 +85,8 @@ HWY_INLINE hn::Vec<D> Promote(D d, const hwy::float16_t* from) {
   const auto bits = hn::PromoteTo(du, half);
   const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
   const auto rest = hn::And(bits, hn::Set(du, 0x7FFF));
-  // Exponents move from bias 15 to 127, and from 31 to 255 at the top.
+  // The exponent bias changes from 15 to 127, and the top exponent from 31 to
+  // 255.
   const auto shifted =
       hn::Add(hn::ShiftLeft<13>(rest), hn::Set(du, 112U << 23));
   const auto top =
@@ -93,7 +94,7 @@ HWY_INLINE hn::Vec<D> Promote(D d, const hwy::float16_t* from) {
   const auto large = hn::Add(
       shifted,
       hn::IfThenElseZero(hn::RebindMask(du, top), hn::Set(du, 112U << 23)));
-  // Subnormals count units of 2^-24.
+  // Subnormals are multiples of 2^-24.
   const auto small = hn::BitCast(
       du,
       hn::Mul(hn::ConvertTo(d, hn::BitCast(di, rest)), hn::Set(d, 0x1p-24F)));
@@ -112,9 +113,9 @@ HWY_INLINE hn::Vec<D> Promote(D d, const int8_t* from) {
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
 }
 
-// A number whose upper half is `value` rounded to bf16; the lower half means
-// nothing. A NaN becomes a quiet one: what tells a signalling one from infinity
-// may lie in the lower half.
+// A number whose upper half is `value` rounded to bf16; the lower half is
+// unspecified. NaNs become quiet: the only bits that distinguish a signalling
+// NaN from infinity may be in the lower half.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundUpperHalf(D /*d*/,
                                                            hn::Vec<D> value) {
@@ -127,7 +128,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundUpperHalf(D /*d*/,
                         hn::Or(bits, hn::Set(du, 0x400000)));
 }
 
-// One vector to storage.
+// Stores one vector to storage.
 template <class D>
 HWY_INLINE void Demote(D d, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
@@ -153,15 +154,15 @@ HWY_INLINE void Demote([[maybe_unused]] D d, hn::Vec<D> value,
   const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));
   const auto sign = hn::ShiftRight<16>(hn::And(bits, hn::Set(du, 0x80000000U)));
   const auto rest = hn::And(bits, hn::Set(du, 0x7FFFFFFFU));
-  // Normal numbers: the exponent moves from bias 127 to 15, and thirteen bits
-  // are rounded away; what passes 65520 becomes infinity, 0x7C00.
+  // Normal numbers: the exponent bias changes from 127 to 15, and thirteen bits
+  // are rounded off; 65520 and above become infinity, 0x7C00.
   const auto odd = hn::And(hn::ShiftRight<13>(rest), hn::Set(du, 1));
   const auto kept = hn::ShiftRight<13>(
       hn::Sub(hn::Add(rest, hn::Add(odd, hn::Set(du, 0xFFF))),
               hn::Set(du, 112U << 23)));
   const auto large = hn::Min(kept, hn::Set(du, 0x7C00));
-  // Below 2^-14, adding 0.5 leaves units of 2^-24 in the lowest bits, rounded
-  // by the addition.
+  // Below 2^-14, adding 0.5 leaves multiples of 2^-24 in the lowest bits,
+  // rounded by the addition.
   const auto half = hn::Set(d, 0.5F);
   const auto small =
       hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, rest), half)),
@@ -176,9 +177,10 @@ HWY_INLINE void Demote([[maybe_unused]] D d, hn::Vec<D> value,
 #endif
 }
 
-// Two vectors at a time, in the storage type's own order. bf16 comes as its
-// even (kPart 0) and odd (kPart 1) elements, for which a shift or a mask does
-// what takes a shuffle above; the others as the first and the second vector.
+// Loads and stores two vectors at a time, in the cheapest order for the storage
+// type. For bf16 the parts are the even (kPart 0) and the odd (kPart 1)
+// elements, which need a shift or a mask instead of a shuffle; for other types
+// the first and the second vector.
 template <size_t kPart, class D, typename T>
 HWY_INLINE hn::Vec<D> PromotePart(D d, const T* from) {
   return Promote(d, from + kPart * hn::Lanes(d));
@@ -210,7 +212,8 @@ HWY_INLINE void DemoteParts(D d, hn::Vec<D> even, hn::Vec<D> odd,
 }
 #endif
 
-// Two vectors of pairs a, b, a, b ... taken apart, and put together again.
+// Deinterleaves two vectors of pairs a, b, a, b, ..., and interleaves them
+// again.
 template <class D>
 HWY_INLINE void PromotePairs(D d, const float* x, hn::Vec<D>& a,
                              hn::Vec<D>& b) {
@@ -245,8 +248,8 @@ HWY_INLINE void DemotePairs(D d, hn::Vec<D> a, hn::Vec<D> b,
   DemoteParts(d, a, b, y);
 }
 
-// Copies x [count] into the order of the parts: of each two vectors the even
-// elements, then the odd ones. A rest stays as it is. In place, if y is x.
+// Copies x [count] into the order of the parts: in every two vectors the even
+// elements, then the odd ones. The remainder keeps its order. y may be x.
 template <class D>
 HWY_INLINE void ToPartOrder(D d, const float* x, int64_t count, float* y) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

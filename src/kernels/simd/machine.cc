@@ -1,4 +1,5 @@
-// Loops that do nothing but multiply-add, read, copy or update.
+// Measures the limits of the machine: loops that only multiply-add, read, copy
+// or update.
 #include "locus/machine.h"
 
 #include <algorithm>
@@ -19,15 +20,16 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Independent chains to hide the latency of a multiply-add (4 cycles, 2 a
-// cycle need 8), as many as fit the registers.
+// Independent chains that hide the latency of a multiply-add: 4 cycles at 2 per
+// cycle need 8. As many as fit in registers.
 #if HWY_MAX_BYTES >= 64
 constexpr size_t kChains = 24;
 #else
 constexpr size_t kChains = 12;
 #endif
 
-// Returns the floating point operations done; `sink` keeps the loop alive.
+// Returns the number of floating-point operations; `sink` keeps the compiler
+// from removing the loop.
 double MultiplyAdds(int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   hn::Vec<decltype(d)> acc[kChains];
@@ -94,7 +96,7 @@ double Seconds() {
       .count();
 }
 
-// The least time of a few runs of task(thread) on every thread at once.
+// The shortest of several runs of task(thread) on all threads at once.
 template <typename Task>
 double BestSeconds(int threads, const Task& task) {
   double best = 1e30;
@@ -125,7 +127,7 @@ MachineLimits MeasureMachine(int threads) {
   threads = NumThreads(threads);
   MachineLimits limits;
   limits.fma_gflops = MeasureFmaGflops(threads);
-  // 64 MiB a thread: past the caches that a core has for itself.
+  // 64 MiB per thread: more than the private caches of a core.
   constexpr int64_t kFloats = int64_t{16} << 20;
   std::vector<FloatBuffer> from, to;
   for (int t = 0; t < threads; ++t) {

@@ -1,4 +1,4 @@
-// The micro-kernel of all matrix products, and what packs its operands.
+// The micro-kernel of all matrix products, and the packing of its operands.
 // Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_PRODUCT_INL_H_
@@ -55,16 +55,16 @@ HWY_INLINE void StoreFirst(D d, hn::Vec<D> x, int64_t count,
   }
 }
 
-// A stride that is known when the kernel is compiled; reads like the number.
+// A compile-time stride that converts to a number.
 template <int64_t kValue>
 struct Fixed {
   constexpr operator size_t() const { return kValue; }
 };
 constexpr Fixed<1> kAdjacent;
 
-// Prefetches a line: far ahead of its use into L2, shortly before into L1.
-// The hardware's own streams lose track where rows are read side by side;
-// without this a core waits for memory half of the time.
+// Prefetches a cache line: into L2 far ahead of its use, into L1 shortly
+// before. Hardware prefetchers lose track when several rows are read side by
+// side; without this, a core waits for memory half of the time.
 enum class Level { kL1 = 3, kL2 = 2 };
 template <Level kLevel>
 HWY_INLINE void Prefetch(const void* p) {
@@ -80,10 +80,10 @@ HWY_INLINE void PrefetchRow(const float* row, int64_t count) {
   for (int64_t d = 0; d < count; d += 16) Prefetch<Level::kL1>(row + d);
 }
 
-// acc += x * b, where compilers may not choose which of the three registers
-// the sum is left in. With 15 of 16 registers in use, or 27 of 32, g++ shuffles
-// sums about, and spills some on the way: an instruction in four with AVX-512,
-// a tenth of the speed of long products with AVX2.
+// acc += x * b, with the sum always left in acc's register. Left to choose, g++
+// moves sums between registers with 15 of 16 in use, or 27 of 32, and spills
+// some: a quarter of the instructions with AVX-512, a tenth of the speed of
+// long products with AVX2.
 HWY_INLINE void MulAddInto(VF x, VF b, VF& acc) {
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2 && \
     (HWY_COMPILER_GCC_ACTUAL || HWY_COMPILER_CLANG)
@@ -95,11 +95,11 @@ HWY_INLINE void MulAddInto(VF x, VF b, VF& acc) {
 
 // acc0 += *x * b0 and, if kV is 2, acc1 += *x * b1.
 //
-// AVX-512 can broadcast *x within the multiply-add. That is the same arithmetic
-// in two instructions instead of three: the third would cost nothing on a core
-// of our own, but where another hyper-thread takes every other cycle of the
-// decoder it decides the speed. Compilers share the broadcast between the two
-// unless they are told.
+// AVX-512 can broadcast *x within the multiply-add: the same arithmetic in two
+// instructions instead of three. On a core without a busy sibling the third
+// would be free, but it sets the speed if another hyper-thread takes every
+// other cycle of the decoder. Compilers would share one broadcast unless this
+// is asm.
 template <bool kWithin, size_t kV>
 HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
                                 VF& acc1) {
@@ -122,9 +122,9 @@ HWY_INLINE void MulAddBroadcast(const float* x, VF b0, VF b1, VF& acc0,
   if constexpr (kV == 2) MulAddInto(all, b1, acc1);
 }
 
-// The sums of a product: a row of kV vectors for each of the rows. Rows are
-// named by constants from the start, not counted by a loop: only then do
-// compilers keep all sums in registers wherever the product is inlined.
+// The accumulators of a product: kV vectors for each row. Rows are compile-time
+// indices rather than a loop: only then do compilers keep all sums in registers
+// wherever the product is inlined.
 template <size_t kV, typename Rows>
 struct Sums;
 template <size_t kV, size_t... kRow>
@@ -132,7 +132,7 @@ struct Sums<kV, std::index_sequence<kRow...>> {
   HWY_INLINE Sums() {
     ((x0[kRow] = hn::Zero(kDF), x1[kRow] = hn::Zero(kDF)), ...);
   }
-  // Adds A[r] B, with A[r] at a[r * ar] and B at b.
+  // Adds the outer product of A's column, A[r] at a[r * ar], and B's row at b.
   template <typename Stride>
   HWY_INLINE void Add(const float* a, Stride ar, const float* b) {
     const VF b0 = hn::LoadU(kDF, b);
@@ -149,8 +149,8 @@ struct Sums<kV, std::index_sequence<kRow...>> {
       (end(kRow, x0[kRow]), ...);
     }
   }
-  // Two rows of three broadcast within: more would wait for the load ports,
-  // fewer for the decoder.
+  // Two of three rows broadcast within the multiply-add: with more the load
+  // ports, with fewer the decoder would be the bottleneck.
   template <typename Stride, size_t kR>
   static constexpr bool kWithin = !std::is_integral_v<Stride> && kR % 3 != 0;
 
@@ -160,17 +160,17 @@ struct Sums<kV, std::index_sequence<kRow...>> {
 
 // sum_k A[k, r] B[k, :] for kR rows and kV vectors of columns, one or two.
 //
-// A is read at a[k * ak + r * ar], B at b[k * bk ..]; all loads may be
-// unaligned. With a Fixed `ar` the rows of A are displacements from one
-// address, as a broadcast within the multiply-add wants them. end(r, x0, x1),
-// or end(r, x0), takes the sum of row r: it is inlined and works in registers.
+// A is read at a[k * ak + r * ar], B at b[k * bk ..]; loads may be unaligned.
+// With a Fixed `ar`, the rows of A are constant displacements from one address,
+// as the broadcast within a multiply-add needs. The epilogue end(r, x0, x1), or
+// end(r, x0), receives the sum of row r in registers; it is inlined.
 template <size_t kR = kRows, size_t kV = 2, typename Stride, typename End>
 HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t ak, Stride ar,
                         const float* HWY_RESTRICT b, int64_t bk, size_t depth,
                         const End& end) {
   static_assert(kR <= kRows && (kV == 1 || kV == 2));
   Sums<kV, std::make_index_sequence<kR>> sums;
-  // Four steps at a time: counting is one instruction in ten otherwise.
+  // Unrolled by four: otherwise one instruction in ten is loop overhead.
   size_t left = depth;
   for (; left >= 4; left -= 4) {
     sums.Add(a, ar, b);
@@ -188,7 +188,7 @@ HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t ak, Stride ar,
   sums.Finish(end);
 }
 
-// Ways to end a product.
+// Epilogues of a product.
 struct Store {
   HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
     hn::StoreU(x0, kDF, c + r * ldc);
@@ -197,8 +197,8 @@ struct Store {
   float* HWY_RESTRICT c;
   size_t ldc;
 };
-// Adds row[r][0..kCols) on the way. Terms that are added come last: a large
-// bias at the start would cost every step of the sum its precision.
+// Adds row[r][0..kCols) first. Added terms come after the product: a large bias
+// at the start would cost every step of the sum precision.
 template <typename End>
 struct AddRows {
   HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
@@ -230,7 +230,7 @@ struct AddOuter {
   const float* x;
   End end;
 };
-// Adds the same row[0..kCols) to all.
+// Adds the same row[0..kCols) to every row.
 template <typename End>
 struct AddRow {
   HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
@@ -240,7 +240,7 @@ struct AddRow {
   const float* row;
   End end;
 };
-// Also keeps the largest of each row, lane by lane, in max [kRows][kLanes].
+// Also updates the maximum of each row per lane, in max [kRows][kLanes].
 struct StoreMax {
   HWY_INLINE void operator()(size_t r, VF x0, VF x1) const {
     hn::StoreU(x0, kDF, c + r * ldc);
@@ -277,7 +277,7 @@ struct ScaleAddTo {
 };
 
 #if HWY_TARGET != HWY_SCALAR
-// Stores the blocks of four lanes of x, each `stride` after the one before.
+// Stores the blocks of four lanes of x, `stride` apart.
 template <class D>
 HWY_INLINE void StoreQuads(D d, hn::Vec<D> x, float* HWY_RESTRICT to,
                            size_t stride) {
@@ -292,7 +292,8 @@ HWY_INLINE void StoreQuads(D d, hn::Vec<D> x, float* HWY_RESTRICT to,
 }
 #endif
 
-// Columns of a packed operand: to[d * stride + 0..3] = row0..3[d].
+// Transposes four rows into columns of a packed operand: to[d * stride + 0..3]
+// = row0..3[d].
 HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
                            const float* HWY_RESTRICT row1,
                            const float* HWY_RESTRICT row2,
@@ -302,7 +303,7 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
   const size_t whole = 0;
 #else
   const size_t whole = depth / kLanes * kLanes;
-  // Within each block of four lanes: pairs of rows, then pairs of pairs.
+  // In each block of four lanes: pairs of rows, then pairs of pairs.
   const hn::Repartition<uint64_t, DF> pairs;
   const auto store = [&](auto x, size_t d) HWY_ATTR {
     StoreQuads(kDF, hn::BitCast(kDF, x), to + d * stride, 4 * stride);
@@ -328,8 +329,8 @@ HWY_INLINE void Transpose4(const float* HWY_RESTRICT row0,
   }
 }
 
-// Rows [kRows][depth] as columns of a block [depth][kRows], by fours, of which
-// the last may repeat two rows of the one before.
+// Transposes rows [kRows][depth] into a block [depth][kRows], four at a time;
+// the last four may overlap the previous ones.
 inline void PackBlock(const float* rows, int64_t depth, float* block) {
   static_assert(kRows >= 4);
   for (int64_t next = 0; next < kRowsI; next += 4) {
@@ -340,7 +341,7 @@ inline void PackBlock(const float* rows, int64_t depth, float* block) {
   }
 }
 
-// y = w x, and y += w x.
+// y = w x; AddScaled: y += w x.
 HWY_INLINE void SetScaled(float w, const float* x, int64_t count, float* y) {
   const VF all = hn::Set(kDF, w);
   const int64_t whole = AlignDown(count, kLanesI);
@@ -360,9 +361,9 @@ inline void AddScaled(float w, const float* x, int64_t count, float* y) {
   for (; d < count; ++d) y[d] += w * x[d];
 }
 
-// Whether all of them are finite numbers.
+// Whether all elements are finite.
 inline bool Finite(const float* x, int64_t count) {
-  VF sum = hn::Zero(kDF);  // x * 0 is 0 for finite x, NaN otherwise
+  VF sum = hn::Zero(kDF);  // x * 0 is 0 if x is finite, else NaN
   int64_t d = 0;
   for (; d + kLanesI <= count; d += kLanesI) {
     sum = hn::MulAdd(hn::LoadU(kDF, x + d), hn::Zero(kDF), sum);

@@ -30,7 +30,7 @@ HWY_INLINE void Convert(const From* from, int64_t count, To* to) {
   for (; n < count; ++n) Demote(d1, Promote(d1, from + n), to + n);
 }
 
-// `count` numbers of dtype as floats and back.
+// Converts `count` elements of type dtype to floats, and back.
 void PromoteRow(const void* from, int64_t count, DType dtype, float* to) {
   WithStoredType(dtype, [&]<typename T>() {
     Convert(static_cast<const T*>(from), count, to);
@@ -41,8 +41,8 @@ void DemoteRow(const float* from, int64_t count, DType dtype, void* to) {
            [&]<typename T>() { Convert(from, count, static_cast<T*>(to)); });
 }
 
-// The largest |x| as bits, by which a NaN is larger than infinity and that
-// larger than any number.
+// The bits of the largest |x|; as bits, NaN is larger than infinity, and
+// infinity than any number.
 int32_t LargestBits(const float* x, int64_t count) {
   const hn::ScalableTag<int32_t> d;
   const hn::RebindToFloat<decltype(d)> df;
@@ -73,8 +73,7 @@ void MultiplyRow(float scale, int64_t count, float* x) {
   for (; n < count; ++n) x[n] *= scale;
 }
 
-// x / scale, rounded to nearest even; within [-127, 127] by the choice of
-// scale.
+// x / scale, rounded to nearest even; the scale ensures the range [-127, 127].
 template <class D>
 HWY_INLINE void DivideAndRound(D d, const float* x, float scale, int8_t* to) {
   const hn::Rebind<int8_t, D> d8;

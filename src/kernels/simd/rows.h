@@ -1,4 +1,4 @@
-// Rows of tensors of any element type, read and written as floats.
+// Access to rows of tensors of any element type as floats.
 #ifndef LOCUS_SRC_KERNELS_SIMD_ROWS_H_
 #define LOCUS_SRC_KERNELS_SIMD_ROWS_H_
 
@@ -15,8 +15,8 @@ namespace locus::kernels {
 class Rows {
  public:
   explicit Rows(const Tensor& t);
-  // Integers, of which row (b, h, i) is to be multiplied by scales [B, H, L,
-  // 1]; without any (not defined) as above.
+  // Quantized rows: row (b, h, i) is multiplied by scales [B, H, L, 1]. If
+  // `scales` is not defined, as above.
   Rows(const Tensor& t, const Tensor& scales);
   // Rows in blocks of a tensor [blocks, H, block_size, D]: row i of sequence b
   // is row i % block_size of block table[b * per_sequence + i / block_size].
@@ -25,7 +25,7 @@ class Rows {
   void Load(int64_t b, int64_t h, int64_t i, float* dst) const {
     LoadPart(b, h, i, 0, dim_, dst);
   }
-  // The same for elements [first, first + count) of the row.
+  // Writes elements [first, first + count) of the row.
   void LoadPart(int64_t b, int64_t h, int64_t i, int64_t first, int64_t count,
                 float* dst) const;
   // The row itself if it is float with unit stride, else nullptr.
@@ -33,20 +33,19 @@ class Rows {
     if (dtype_ != DType::kF32 || stride_[3] != 1 || in_blocks()) return nullptr;
     return At<float>(b, h, i);
   }
-  // Adjacent rows lie this many floats apart (where Direct is not nullptr).
+  // Floats between adjacent rows (where Direct is not nullptr).
   int64_t row_stride() const { return stride_[2]; }
   int64_t dim() const { return dim_; }
   DType dtype() const { return dtype_; }
   // The elements of a row are adjacent.
   bool unit_stride() const { return stride_[3] == 1 || dim_ == 1; }
-  // What rows (b, h, 0), (b, h, 1), ... are multiplied by once they are floats;
-  // nullptr: nothing.
+  // The scales of rows (b, h, 0), (b, h, 1), ...; nullptr if there are none.
   const float* Scales(int64_t b, int64_t h) const {
     return scales_ == nullptr
                ? nullptr
                : scales_ + b * scale_stride_[0] + h * scale_stride_[1];
   }
-  // Rows of a sequence lie row_stride() apart only within a block.
+  // If so, rows of a sequence are row_stride() apart only within a block.
   bool in_blocks() const { return table_ != nullptr; }
   int64_t block_size() const { return block_size_; }
   // The first element of row (b, h, i), of type T.
@@ -54,7 +53,7 @@ class Rows {
   const T* At(int64_t b, int64_t h, int64_t i) const {
     return static_cast<const T*>(data_) + Offset(b, h, i);
   }
-  // The same, whatever its type.
+  // The same for any type.
   const void* Row(int64_t b, int64_t h, int64_t i) const {
     return static_cast<const char*>(data_) +
            Offset(b, h, i) * DTypeBytes(dtype_);
@@ -80,13 +79,13 @@ class Rows {
   int64_t block_size_ = 0;
 };
 
-// Element `at` of a tensor that the caller owns, whatever its type.
+// The address of element `at` of a tensor that the caller owns, of any type.
 inline void* ElementAt(Tensor& t, int64_t at) {
   return static_cast<char*>(const_cast<void*>(t.Raw())) +
          at * DTypeBytes(t.dtype());
 }
 
-// Row (b, h, i) of such a tensor.
+// The address of row (b, h, i) of such a tensor.
 inline void* RowOf(Tensor& t, int64_t b, int64_t h, int64_t i) {
   const std::vector<int64_t>& s = t.strides();
   return ElementAt(t, b * s[0] + h * s[1] + i * s[2]);
@@ -95,11 +94,11 @@ inline void* RowOf(Tensor& t, int64_t b, int64_t h, int64_t i) {
 // Writes `count` floats as elements of another type, rounded to nearest even.
 void StoreFloats(const float* src, int64_t count, DType dtype, void* dst);
 
-// Writes `count` floats as integers from -127 to 127 and returns their scale s:
-// q = x / s, rounded to nearest even, with s = max |x| / 127, so that |x - q s|
-// is at most max |x| / 254. Scales below 2^-126 would lose bits: s is at least
-// that, and the bound at least 2^-127. With a NaN or an infinity among the
-// numbers the scale is NaN.
+// Quantizes `count` floats to integers from -127 to 127 and returns their scale
+// s: q = x / s, rounded to nearest even, with s = max |x| / 127, so that |x - q
+// s| is at most max |x| / 254. s is at least 2^-126, since smaller scales would
+// lose precision; the error bound is then 2^-127. If any element is NaN or
+// infinite, the scale is NaN.
 float Quantize(const float* src, int64_t count, int8_t* dst);
 
 // Writes floats [dim] to a row of a contiguous tensor of any element type.
@@ -107,8 +106,8 @@ inline void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
   StoreFloats(src, dim, t.dtype(), ElementAt(t, row * dim));
 }
 
-// Threads for so many elements: with fewer than this a thread is not worth
-// waking. Results do not depend on it.
+// The number of threads for this many elements: waking a thread does not pay
+// off for less than kWorthAThread each. Results do not depend on it.
 inline int ThreadsForElements(int64_t elements, int requested) {
   constexpr int64_t kWorthAThread = int64_t{1} << 17;
   return static_cast<int>(

@@ -1,4 +1,4 @@
-// Rows that are read once, straight from where they lie: dot products of a few
+// Streaming kernels, which read rows once and in place: dot products of a few
 // queries with many keys, and weighted sums of many values. Storage types are
 // converted in registers. Compiled once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,8 +22,8 @@ namespace stream {
 
 using kernels::Rows;
 
-// Puts x [dim] into the order of PromotePart, and back. An odd vector at the
-// end stays as it is.
+// Converts x [dim] to the order of PromotePart, and back. An odd vector at the
+// end keeps its order.
 constexpr int64_t kPaired = 2 * kLanesI;
 inline void ToParts(int64_t dim, float* x) { ToPartOrder(kDF, x, dim, x); }
 inline void FromParts(int64_t dim, float* x) {
@@ -34,17 +34,18 @@ inline void FromParts(int64_t dim, float* x) {
   }
 }
 
-// Rows of one head, `stride` elements apart; row j of the sorted order lies at
-// source[j], or at j itself without `source`. What is prefetched lies `far`
-// elements later.
+// Rows of one head, `stride` elements apart; row j of the sorted order is row
+// source[j] in memory, or row j if `source` is nullptr. Prefetches are `far`
+// elements ahead.
 template <typename T>
 struct RowsOf {
   const T* operator[](int64_t j) const {
     return base + (source == nullptr ? j : source[j]) * stride;
   }
-  // Rows of `dim` elements to one about 32 KiB later: twice the latency of
-  // memory under load, some 500 ns, times what a core reads at best, 33 GB/s.
-  // With half as much floats come a tenth slower, twice as much changes little.
+  // How many rows of `dim` elements ahead to prefetch, about 32 KiB: twice the
+  // latency of memory under load, some 500 ns, times the bandwidth of a core,
+  // 33 GB/s. Half as much reads floats a tenth slower; twice as much changes
+  // little.
   static int64_t FarRows(int64_t dim) {
     const int64_t bytes = dim * static_cast<int64_t>(sizeof(T));
     return std::max<int64_t>(8, 32768 / bytes);
@@ -56,10 +57,10 @@ struct RowsOf {
   int64_t far = 0;
 };
 
-// Calls f(rows, j, n) for stretches of keys [j, j + n) that make up [begin,
-// end), in order: rows[0 .. n) of (b, h) are theirs. One stretch, or one per
-// block, or one per key that blocks hold in another order; `source` is the
-// order of the tokens, or nullptr, and `count` how many there are.
+// Calls f(rows, j, n) for ranges of keys [j, j + n) that make up [begin, end),
+// in order; rows[0 .. n) of (b, h) belong to them. One range, or one per block,
+// or one per key if keys are in blocks and out of order. `source` is the order
+// of the tokens or nullptr, `count` their number.
 template <typename T, typename F>
 HWY_INLINE void ForStretches(const Rows& rows, int64_t b, int64_t h,
                              const int64_t* source, int64_t count,
@@ -85,14 +86,14 @@ HWY_INLINE void ForStretches(const Rows& rows, int64_t b, int64_t h,
     const int64_t n =
         std::min(end - j, rows.block_size() - j % rows.block_size());
     const T* base = rows.At<T>(b, h, j);
-    // As many rows later another block begins, anywhere in memory.
+    // far_rows later may be in another block, anywhere in memory.
     const T* later = rows.At<T>(b, h, std::min(j + far_rows, count - 1));
     f(RowsOf<T>{.base = base, .stride = stride, .far = later - base}, j, n);
     j += n;
   }
 }
 
-// Prefetches kVectors vectors, `far` and `near` elements after p.
+// Prefetches kVectors vectors, at p + far into L2 and at p + near into L1.
 template <size_t kVectors, typename T>
 HWY_INLINE void PrefetchVectors(const T* p, int64_t far, int64_t near) {
   constexpr int64_t kBytes =
@@ -104,7 +105,7 @@ HWY_INLINE void PrefetchVectors(const T* p, int64_t far, int64_t near) {
   }
 }
 
-// Row (b, h, i) as floats, padded with zeros to `padded`.
+// Loads row (b, h, i) as floats, zero-padded to `padded`.
 inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
                      int64_t padded, float* to) {
   const int64_t dim = rows.dim();
@@ -113,7 +114,7 @@ inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
   } else {
     WithStoredType(rows.dtype(), [&]<typename T>() {
       const T* from = rows.At<T>(b, h, i);
-      // The rows behind the end of a block are not the next ones.
+      // Rows past the end of a block are not the next ones of the sequence.
       const int64_t step = rows.in_blocks() ? 0 : rows.row_stride();
       const int64_t far = RowsOf<T>::FarRows(dim) * step, near = 4 * step;
       const float* scales = rows.Scales(b, h);
@@ -125,7 +126,7 @@ inline void StageRow(const Rows& rows, int64_t b, int64_t h, int64_t i,
         PrefetchVectors<1>(from + d, far, near);
         convert(d);
       }
-      convert(dim - kLanesI);  // the last vector ends where the row ends
+      convert(dim - kLanesI);  // the last vector ends with the row
     });
   }
   std::fill(to + dim, to + padded, 0.0F);
@@ -146,7 +147,7 @@ inline void MultiplyByScales(float factor, const float* HWY_RESTRICT scales,
   }
 }
 
-// a . b over whole vectors.
+// The dot product a.b of whole vectors.
 inline float Dot(const float* a, const float* b, int64_t dim) {
   VF sum = hn::Zero(kDF);
   for (int64_t d = 0; d < dim; d += kLanesI) {
@@ -155,22 +156,22 @@ inline float Dot(const float* a, const float* b, int64_t dim) {
   return hn::GetLane(hn::SumOfLanes(kDF, sum));
 }
 
-// Elements of a cache line, at least two vectors: what is prefetched at once.
+// Elements of a cache line, at least two vectors: the unit of prefetching.
 template <typename T>
 constexpr int64_t kLineOf = std::max(kPaired,
                                      int64_t{64} /
                                          static_cast<int64_t>(sizeof(T)));
 
-// Rows of queries that share a loaded key or value, and how many keys, or
+// How many rows of queries share a loaded key or value, and how many keys, or
 // vectors of a value, they share. 4 x 4 sums, four loaded vectors and
-// broadcasts fit 32 registers; with 16 there is room for 4 x 2 or 2 x 4. Four
-// rows at once convert and load each vector once, where two passes of two rows
+// broadcasts fit in 32 registers; with 16 there is room for 4 x 2 or 2 x 4.
+// Four rows at once convert and load each vector once; two passes of two rows
 // took a third longer on floats.
 constexpr size_t kSharedRows = 4;
 template <size_t kR>
 constexpr size_t kShared = kLanes >= 16 || kR < 4 ? 4 : 2;
 
-// x[0 .. 2) = the sums of the lanes of a and b, y[0 .. 2) those of c and e.
+// x[0 .. 2) = the sums of the lanes of a and b; y[0 .. 2) those of c and e.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
   x[0] = hn::GetLane(a);
@@ -191,7 +192,8 @@ HWY_INLINE hn::Vec<hn::Full128<float> > SumOfBlocks(D d, hn::Vec<D> v) {
   }
 }
 
-// Two rounds of interleave and add inside 128-bit blocks, then the blocks.
+// Two rounds of interleaving and adding within 128-bit blocks, then across
+// blocks.
 HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
   const hn::Repartition<uint64_t, DF> du;
   const VF ab =
@@ -212,7 +214,7 @@ HWY_INLINE void StoreSums(VF a, VF b, VF c, VF e, float* x, float* y) {
 template <size_t kR, size_t kK>
 HWY_INLINE void StoreDots(const VF (&acc)[kR][kK], float* HWY_RESTRICT s,
                           int64_t lds) {
-  // Four sums at a time: of one row, or two of each of two rows.
+  // Four sums at a time: of one row, or two each of two rows.
   if constexpr (kK == 4) {
 #pragma GCC unroll 4
     for (size_t r = 0; r < kR; ++r) {
@@ -230,8 +232,9 @@ HWY_INLINE void StoreDots(const VF (&acc)[kR][kK], float* HWY_RESTRICT s,
   }
 }
 
-// x, loaded once: g++ would rather have each multiply-add that needs it read it
-// again, more reads than a core can do beside two multiply-adds a cycle.
+// Forces x into a register. g++ would rather make it a memory operand of every
+// multiply-add: more loads than a core can do besides two multiply-adds per
+// cycle.
 HWY_INLINE VF InRegister(VF x) {
 #if HWY_ARCH_X86_64 && HWY_TARGET != HWY_SCALAR && HWY_COMPILER_GCC_ACTUAL
   asm("" : "+v"(x.raw));
@@ -239,7 +242,8 @@ HWY_INLINE VF InRegister(VF x) {
   return x;
 }
 
-// acc[r][n] += x_n q[r] for vector kPart of the two at offset d of each key.
+// acc[r][n] += x_n q[r], for vector kPart of the two vectors at offset d of
+// each key.
 template <size_t kPart, size_t kR, size_t kK, typename T>
 HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
                            const float* HWY_RESTRICT q, int64_t ldq,
@@ -259,8 +263,9 @@ HWY_INLINE void MulAddKeys(const T* const (&keys)[kK], int64_t d,
   }
 }
 
-// s[r][0 .. kK) = q[r] . keys[0 .. kK) for kR queries; depth in whole vectors.
-// kPrefetch: also prefetches the keys `far` and `near` elements later.
+// s[r][0 .. kK) = q[r].keys[0 .. kK) for kR queries; depth is a multiple of the
+// vector length. kPrefetch: also prefetches, `far` and `near` elements after
+// the keys.
 template <size_t kR, size_t kK, bool kPrefetch, typename T>
 HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
                         int64_t ldq, int64_t depth, int64_t far, int64_t near,
@@ -309,7 +314,7 @@ HWY_INLINE void DotKeys(const T* const (&keys)[kK], const float* HWY_RESTRICT q,
   StoreDots<kR, kK>(acc, s, lds);
 }
 
-// How queries meet keys: DotKeys, or its equal for integers.
+// How DotAllKeys multiplies queries and keys: DotKeys, or its integer version.
 struct ByFloats {
   template <size_t kR, size_t kK, bool kPrefetch, typename T>
   static HWY_INLINE void Dot(const T* const (&keys)[kK],
@@ -320,8 +325,8 @@ struct ByFloats {
   }
 };
 
-// The same for keys [begin, end): s[r][j - begin] = q[r] . key j. Writes up to
-// three floats past the end of each row of s. Not inlined, for registers.
+// s[r][j - begin] = q[r].key j for keys [begin, end). Writes up to three floats
+// past the end of each row of s. Not inlined, to relieve registers.
 template <typename By, size_t kR, bool kPrefetch, typename T, typename Q>
 HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
                              const Q* HWY_RESTRICT q, int64_t ldq,
@@ -330,7 +335,7 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
   constexpr int64_t kK = static_cast<int64_t>(kShared<kR>);
   const int64_t step = keys.stride, near = 4 * step;
   int64_t j = begin;
-  // The usual case in a loop of its own, which has registers for its pointers.
+  // The common case in a separate loop, which keeps its pointers in registers.
   if (keys.source == nullptr) {
     const T* k = keys[begin];
     for (; j + kK <= end; j += kK, k += kK * step) {
@@ -349,11 +354,11 @@ HWY_NOINLINE void DotAllKeys(RowsOf<T> keys, int64_t begin, int64_t end,
   }
 }
 
-// Calls f.operator()<kR, kPrefetch>(j, stop, r) for keys [j, stop) and rows
-// [r, r + kR) of all. Few keys at a time, so that what the first rows have
-// brought into L1 is there for the next: 32 keys of 128 floats are 16 KiB. The
-// first rows prefetch later keys; so do the last few, which find them on their
-// way.
+// Calls f.operator()<kR, kPrefetch>(j, stop, r) for keys [j, stop) and rows [r,
+// r + kR), which cover all keys and rows. Few keys at a time, so that those
+// loaded into L1 for the first rows are still there for the next: 32 keys of
+// 128 floats take 16 KiB. The first four rows prefetch later keys; so do the
+// last few, which costs them little.
 constexpr int64_t kKeysInL1 = 32;
 template <bool kPrefetch, typename F>
 HWY_INLINE void ForBlocks(int64_t begin, int64_t end, int64_t rows,
@@ -435,7 +440,7 @@ HWY_INLINE void AddColumns(RowsOf<T> values, int64_t begin, int64_t end,
   }
 }
 
-// The same over all columns, `dim` in whole vectors.
+// AddColumns for all columns; dim is a multiple of the vector length.
 template <size_t kR, bool kPrefetch, typename T>
 HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
                                 const float* HWY_RESTRICT p, int64_t ldp,
@@ -445,7 +450,7 @@ HWY_NOINLINE void AddAllColumns(RowsOf<T> values, int64_t begin, int64_t end,
   const int64_t near = 8 * values.stride;
   int64_t c = 0;
   for (; c + kWide <= dim; c += kWide) {
-    // The second half of a line has been prefetched with the first.
+    // The second half of a cache line was prefetched with the first.
     if (c % kLineOf<T> == 0) {
       AddColumns<kR, kShared<kR>, kPrefetch>(values, begin, end, p, ldp, c, far,
                                              near, out + c, ldo);

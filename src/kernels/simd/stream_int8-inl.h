@@ -1,8 +1,8 @@
-// Products with rows of int8 by integer multiply-adds, which do twice as many
-// at a time as those of floats and need no conversion: queries and weights
-// become int16, relative to the largest of a query and of 32 weights. Their
-// error, 2^-16 of that, is small beside the 2^-8 of the rows. Compiled once per
-// SIMD target.
+// Products with int8 rows by integer multiply-adds, which process twice as many
+// elements as those of floats and need no conversion. Queries and weights
+// become int16, relative to the largest element of a query and of 32 weights:
+// their error, 2^-16 of that, is small next to the 2^-8 of the rows. Compiled
+// once per SIMD target.
 #if defined(LOCUS_SRC_KERNELS_SIMD_STREAM_INT8_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef LOCUS_SRC_KERNELS_SIMD_STREAM_INT8_INL_H_
@@ -20,8 +20,8 @@
 
 #include "kernels/simd/stream-inl.h"
 
-// Only x86 has a product of pairs that keeps their order; elsewhere, and in
-// Highway's emulation of vectors, rows are converted to floats.
+// Only x86 has a pairwise product that keeps the order of pairs; elsewhere, and
+// with Highway's emulated vectors, rows are converted to floats.
 #undef LOCUS_INT8_PRODUCTS
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define LOCUS_INT8_PRODUCTS 1
@@ -41,16 +41,16 @@ namespace locus {
 namespace HWY_NAMESPACE {
 namespace stream {
 
-// Whether rows can be multiplied as integers: whole pairs of vectors, and so
-// few that no sum of int32 overflows. A lane sums at most 2048 / 8 pairs of
-// products below 127 * 32767.
+// Whether rows can be multiplied as integers: whole pairs of vectors, and at
+// most 2048 elements, so that no int32 sum overflows: a lane sums at most 2048
+// / 8 pairs of products below 127 * 32767.
 inline bool IntegerProducts(const Rows& rows) {
   return LOCUS_INT8_PRODUCTS != 0 && rows.dtype() == DType::kI8 &&
          rows.dim() % kPaired == 0 && rows.dim() <= 2048;
 }
 
-// x [count] as integers from -32767 to 32767, and what they are to be
-// multiplied by; NaN, if not all are finite.
+// Quantizes x [count] to integers from -32767 to 32767 and returns their scale,
+// which is NaN unless all are finite.
 inline float QuantizeInt16(const float* x, int64_t count, int16_t* to) {
   float most = 0.0F;
   bool finite = true;
@@ -70,7 +70,8 @@ inline float QuantizeInt16(const float* x, int64_t count, int16_t* to) {
   return scale;
 }
 
-// Whether the CPU adds products of pairs to a sum in one step (AVX-512 VNNI).
+// Whether the CPU multiplies pairs and adds them to a sum in one instruction
+// (AVX-512 VNNI).
 inline bool FusesPairs() {
 #if LOCUS_FUSED_PAIRS
   return __builtin_cpu_supports("avx512vnni");
@@ -97,15 +98,15 @@ using VI16 = hn::Vec<DI16>;
 constexpr DI32 kDI32;
 constexpr DI16 kDI16;
 
-// The products of a and b, added in pairs.
+// The products of a and b, added pairwise.
 HWY_INLINE VI32 Pairs(VI16 a, VI16 b) {
   VI32 unused = hn::Zero(kDI32);
   return hn::ReorderWidenMulAccumulate(kDI32, a, b, unused, unused);
 }
 
-// sum += Pairs(a, b), in one step if kFused; no sum overflows, so the bits are
-// the same. Spelled out for the reason that MulAddInto is: g++ moves every sum
-// to another register and back, and spills one.
+// sum += Pairs(a, b), in one instruction if kFused; no sum overflows, so both
+// give the same bits. In asm for the same reason as MulAddInto: g++ would move
+// every sum to another register and back, and spill one.
 template <bool kFused>
 HWY_INLINE void AddPairs(VI16 a, VI16 b, VI32& sum) {
 #if LOCUS_FUSED_PAIRS
@@ -129,7 +130,8 @@ HWY_INLINE void StoreIntegerDots(const VI32 (&acc)[kR][kK],
                                  float* HWY_RESTRICT s, int64_t lds) {
 #if HWY_TARGET <= HWY_AVX3
   if constexpr (kR == 4 && kK == 4) {
-    // The sums of a row and four keys in each block, then those of the blocks.
+    // First the sums of a row with four keys within each block, then across
+    // blocks.
     const hn::Repartition<uint64_t, DF> du;
     VI32 rows[4];
 #pragma GCC unroll 4
@@ -214,8 +216,8 @@ struct ByIntegers {
   }
 };
 
-// Weights p [count] of at most kKeysInL1 keys, none negative, as int16, with
-// zeros behind them, and what their sums are to be multiplied by: NaN, if not
+// Quantizes weights p [count] of at most kKeysInL1 keys, none negative, to
+// int16, zero-padded to kKeysInL1, and returns their scale, which is NaN unless
 // all are finite.
 HWY_INLINE float QuantizeWeights(const float* p, int64_t count, int16_t* to) {
   const hn::Rebind<int16_t, DF> half;
@@ -225,7 +227,7 @@ HWY_INLINE float QuantizeWeights(const float* p, int64_t count, int16_t* to) {
     std::fill(std::copy_n(p, count, rest), rest + kKeysInL1, 0.0F);
     x = rest;
   }
-  // As bits, a NaN is larger than infinity and that than any number.
+  // As bits, NaN is larger than infinity, and infinity than any number.
   const VI32 magnitude = hn::Set(kDI32, 0x7FFFFFFF);
   VI32 most = hn::Zero(kDI32);
   for (int64_t j = 0; j < kKeysInL1; j += kLanesI) {
@@ -238,7 +240,8 @@ HWY_INLINE float QuantizeWeights(const float* p, int64_t count, int16_t* to) {
     std::fill_n(to, kKeysInL1, int16_t{0});
     return std::numeric_limits<float>::quiet_NaN();
   }
-  // Weights below this would change nothing; their inverse is finite.
+  // Smaller weights would not change a result, and this one has a finite
+  // inverse.
   const float safe = std::max(largest, 1e-30F);
   const VF inverse = hn::Set(kDF, 32767.0F / safe);
   for (int64_t j = 0; j < kKeysInL1; j += kLanesI) {
@@ -248,12 +251,13 @@ HWY_INLINE float QuantizeWeights(const float* p, int64_t count, int16_t* to) {
   return safe / 32767.0F;
 }
 
-// Two vectors of channels of two rows as pairs: a_0, b_0, a_1, b_1 ...
+// Loads two vectors of channels of two rows as pairs a_0, b_0, a_1, b_1, ...
 template <class D>
 HWY_INLINE void LoadPairs(D d16, const int8_t* a, const int8_t* b,
                           hn::Vec<D>& x0, hn::Vec<D>& x1) {
   if constexpr (hn::MaxLanes(D()) == 32) {
-    // Bytes are interleaved within 128 bits: that many of each row at a time.
+    // Bytes are interleaved within 128 bits, so loads that many of each row at
+    // a time.
     const hn::Rebind<int8_t, D> both;
     const hn::Half<decltype(both)> d8;
     const auto pairs = [&](int64_t c) {
@@ -273,9 +277,9 @@ HWY_INLINE void LoadPairs(D d16, const int8_t* a, const int8_t* b,
 }
 
 #if HWY_TARGET <= HWY_AVX3
-// AddIntegerColumns for the line of 64 channels from c on. Bytes of two rows
-// are interleaved within 128 bits, so a vector has 8 channels of one block and
-// 8 of the next; the order is restored in the sums.
+// AddIntegerColumns for the 64 channels (a cache line) from c on. Bytes of two
+// rows are interleaved within 128 bits, so a vector has 8 channels of one block
+// and 8 of the next; the sums are put back in order at the end.
 template <bool kFused, size_t kR, bool kPrefetch>
 HWY_INLINE void AddIntegerLine(const int8_t* const* at, int64_t c,
                                int64_t count, int64_t far, int64_t near,
@@ -332,8 +336,8 @@ HWY_INLINE void AddIntegerLine(const int8_t* const* at, int64_t c,
 }
 #endif
 
-// out[r][0 .. dim) += scale[r] * sum over rows [begin, end), at most kKeysInL1,
-// of w[r][j - begin] v_j.
+// out[r][0 .. dim) += scale[r] * sum of w[r][j - begin] v_j over rows [begin,
+// end), at most kKeysInL1.
 template <bool kFused, size_t kR, bool kPrefetch>
 HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
                                     int64_t end,
@@ -341,7 +345,7 @@ HWY_NOINLINE void AddIntegerColumns(RowsOf<int8_t> values, int64_t begin,
                                     const float (&scale)[kR], int64_t dim,
                                     float* HWY_RESTRICT out, int64_t ldo) {
   const int64_t near = 8 * values.stride;
-  // An odd row is its own neighbour, with a weight of zero.
+  // With an odd count, the last row is repeated with weight 0.
   const int8_t* at[kKeysInL1 + 1];
   const int64_t count = end - begin;
   for (int64_t j = 0; j < count; ++j) at[j] = values[begin + j];

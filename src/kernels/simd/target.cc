@@ -46,7 +46,7 @@ void ForceSimdTarget(std::string_view name) {
   }
   forced = found;
   hwy::SetSupportedTargetsForTest(forced);
-  // The next dispatch looks again.
+  // Makes the next dispatch choose again.
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 

@@ -1,4 +1,4 @@
-// Backward passes over so many keys that they are met in several spans.
+// Backward passes over so many keys that they are processed in several spans.
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -24,7 +24,7 @@ void ExpectGradsEqualReference(const std::string& name, Call call) {
   ExpectBackwardEqualsReference(AsFloat(call), 4);
 }
 
-// Every way that gradients of terms are summed.
+// Every way in which gradients of terms are accumulated.
 constexpr const char* kNames[] = {
     "none", "rope-learned", "rope",           "alibi", "t5",
     "fire", "shaw",         "transformer-xl", "tupe",  "deberta"};
@@ -38,8 +38,8 @@ TEST(SpansTest, GradientsEqualReference) {
   }
 }
 
-// Queries from the beginning see the first span, some see two, and the last of
-// 110 see none at all.
+// The first queries see only the first span, some see two spans, and the last
+// of 110 queries see no key.
 TEST(SpansTest, WindowsReachSomeSpans) {
   for (const char* name : kNames) {
     Call call = LongCall(110);
@@ -56,8 +56,8 @@ TEST(SpansTest, EveryTarget) {
   OnEveryTarget([] { ExpectGradsEqualReference("t5", LongCall(30)); });
 }
 
-// Narrow gradients are not added to where they lie. The output, from which they
-// are computed, is rounded too.
+// Gradients in narrow types are not accumulated in place. The output, from
+// which they are computed, is rounded as well.
 TEST(SpansTest, NarrowGradientsAreRoundedOnce) {
   const Call call = AsFloat(LongCall(30));
   AttentionOptions options;

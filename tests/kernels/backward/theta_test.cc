@@ -1,10 +1,11 @@
-// Gradients of frequencies that train.
+// Gradients of trained frequencies.
 #include "kernels/compare.h"
 
 namespace locus::testing {
 namespace {
 
-// One axis per pair; both axes of a grid, after two tokens that do not rotate.
+// With one axis per pair; Mixed has both axes of a grid, after two tokens that
+// do not rotate.
 Rotation Plain() {
   Rotation r{.layout = PairLayout::kHalves, .rotary_dim = 16, .trains = true};
   r.theta = {1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.001};
@@ -20,7 +21,7 @@ Rotation Mixed() {
   return r;
 }
 
-// Each of two key heads has its own.
+// Each of two key heads has its own frequencies.
 Rotation OfHeads(Rotation r) {
   SetHeads(r, 2);
   return r;
@@ -58,7 +59,7 @@ TEST(ThetaGradTest, EqualsReference) {
   });
 }
 
-// Far from 0 the parts of queries and keys are large and cancel.
+// Far from 0, the contributions of queries and keys are large and cancel.
 TEST(ThetaGradTest, KeepsPrecisionFarOut) {
   for (const Rotation& rotation : All()) {
     ExpectBackwardEqualsReference(CallWith(rotation, 100, 1'000'000), 5);
@@ -72,7 +73,7 @@ TEST(ThetaGradTest, DecaysDoNotMatterToAngles) {
   }
 }
 
-// A call with frequencies of two heads is two calls with those of one.
+// A call with frequencies of two heads equals two calls with those of one.
 TEST(ThetaGradTest, HeadsAreCallsOfTheirOwn) {
   const auto heads = [](const Tensor& x, int64_t first, int64_t count) {
     std::vector<double> part;
@@ -136,7 +137,7 @@ TEST(ThetaGradTest, BitsDoNotDependOnThreads) {
   }
 }
 
-// Training costs the other gradients nothing, not even a bit.
+// Training frequencies does not change the other gradients, not even by a bit.
 TEST(ThetaGradTest, IsThereOnlyWhereItTrains) {
   Call call = CallWith(Plain(), 90);
   AttentionOptions options = call.Options();

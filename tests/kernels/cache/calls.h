@@ -10,7 +10,7 @@ namespace locus::testing {
 
 inline constexpr int64_t kQueryHeads = 4, kKeyHeads = 2, kHeadDim = 16;
 
-// Float32 sums of kHeadDim products, as ForwardTolerance.
+// As ForwardTolerance: float32 sums of kHeadDim products.
 inline const double kTolerance =
     4.0 * kEps * std::sqrt(static_cast<double>(kHeadDim) + 12.0);
 

@@ -1,4 +1,4 @@
-// Tokens removed from a cache, moved to other positions, and caches copied.
+// Removing tokens from a cache, moving them to other positions, copying caches.
 #include <fmt/format.h>
 
 #include "kernels/cache/calls.h"
@@ -11,7 +11,7 @@ std::vector<int64_t> PositionsIn(const KvCache& cache, int64_t b = 0) {
   return {list.begin(), list.end()};
 }
 
-// Tokens `kept` of x [B, H, L, D] f32, copied.
+// A copy of tokens `kept` of x [B, H, L, D] f32.
 Tensor Chosen(const Tensor& x, const std::vector<int64_t>& kept) {
   std::vector<float> rows;
   for (int64_t b = 0; b < x.size(0); ++b) {
@@ -36,7 +36,7 @@ TEST(KvCacheEditTest, TruncatesOneSequence) {
   cache.Truncate(4, 1);
   EXPECT_EQ(cache.size(0), 10);
   EXPECT_EQ(cache.size(1), 4);
-  // Each goes on after its own last token.
+  // Each sequence continues after its own last token.
   cache.Append(Part(x.k, 10, 12), Part(x.v, 10, 12), terms);
   EXPECT_EQ(PositionsIn(cache, 1), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   const Tensor q = Part(x.q, 11, 12);
@@ -48,8 +48,8 @@ TEST(KvCacheEditTest, TruncatesOneSequence) {
   EXPECT_LE(RelativeError(Only(out, 1), alone), 2 * kTolerance);
 }
 
-// What is left attends as if the others had never been there, at its own
-// positions; rotated keys and such as are rotated when they are read.
+// Remaining tokens attend at their own positions as if the others had never
+// existed, whether keys are rotated when stored or when read.
 TEST(KvCacheEditTest, EvictedTokensLeaveTheOthersAlone) {
   const Sequence x = RandomSequence(300, /*batch=*/2);
   std::vector<int64_t> kept;
@@ -104,7 +104,7 @@ TEST(KvCacheEditTest, EvictsFromOneSequence) {
   }
 }
 
-// Shifted keys are those that would have been appended at the new positions.
+// Shifted keys equal keys appended at the new positions.
 TEST(KvCacheEditTest, ShiftedKeysEqualKeysAppendedThere) {
   const Sequence x = RandomSequence(600, /*batch=*/2);
   Rotation gained = RopeRotation(500.0);
@@ -165,7 +165,7 @@ TEST(KvCacheEditTest, ShiftsOneSequenceAndOneStretch) {
   EXPECT_EQ(cache.values().ToVector(), expected.values().ToVector());
 }
 
-// Moving every token does not change what queries see that move along.
+// If all tokens move together, queries that move along see no change.
 TEST(KvCacheEditTest, ShiftThereAndBack) {
   const Sequence x = RandomSequence(50);
   const Terms terms = RopeTerms(10000.0);
@@ -193,7 +193,7 @@ TEST(KvCacheEditTest, ForksAreIndependent) {
   const Tensor q = Part(x.q, 0, 1);
   const std::vector<double> before = cache.Decode(q, terms).out.ToVector();
   EXPECT_EQ(fork.Decode(q, terms).out.ToVector(), before);
-  // What happens to one does not happen to the other, either way.
+  // Changes of one do not affect the other, in either direction.
   fork.Append(Part(x.k, 30, 40), Part(x.v, 30, 40), terms);
   fork.Shift(7);
   fork.Evict(0, 2);
@@ -227,7 +227,7 @@ TEST(KvCacheEditTest, RefusalsChangeNothing) {
             "a cache of 2 sequences has no sequence 2");
   EXPECT_EQ(error([&] { cache.Evict(0, 1, -1); }),
             "a cache of 2 sequences has no sequence -1");
-  // The range must lie in every sequence.
+  // The range must be valid in every sequence.
   EXPECT_EQ(error([&] { cache.Evict(3, 8); }),
             "tokens [3, 8) do not lie in [0, 6), the tokens of sequence 1");
   EXPECT_EQ(error([&] { cache.Evict(5, 4, 0); }),
@@ -249,7 +249,7 @@ TEST(KvCacheEditTest, RefusalsChangeNothing) {
                   kLowestPosition - 1, kLowestPosition, kHighestPosition));
 }
 
-// A packed position is three numbers: by which of them should it move?
+// A packed position has three coordinates, so a shift is ambiguous.
 TEST(KvCacheEditTest, PackedPositionsAreNotShifted) {
   const Sequence x = RandomSequence(3);
   const auto mrope = FindEncoding("mrope").example(

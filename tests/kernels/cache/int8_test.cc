@@ -1,4 +1,4 @@
-// A cache of int8: rows of integers with a scale each.
+// A cache of int8: quantized rows with one scale each.
 #include <limits>
 
 #include "kernels/cache/calls.h"
@@ -10,11 +10,11 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// Queries and weights become int16 where integers are multiplied: their error
-// is 2^-16 of the largest, far below that of the rows.
+// For integer products, queries and weights become int16: their error is 2^-16
+// of the largest, far below that of the rows.
 constexpr double kIntegers = 16 * 0x1p-16;
 
-// Stored rows as the floats that they stand for.
+// Stored rows as the floats that they represent.
 Tensor Dequantized(const Tensor& rows, const Tensor& scales) {
   std::vector<float> values;
   for (int64_t b = 0; b < rows.size(0); ++b) {
@@ -104,10 +104,10 @@ TEST(QuantizeTest, WhatIsNotFiniteMakesTheRowNaN) {
   });
 }
 
-// Dimensions of keys and values by which every SIMD target reads both as
+// Dimensions of keys and values for which every SIMD target reads both as
 // integers (whole pairs of vectors: multiples of 32 with AVX-512, of 16 with
-// AVX2, of 8 with SSE4), both as floats (whole vectors), one this way and the
-// other that, and copied (a rest). Rows reach past a cache line and do not.
+// AVX2, of 8 with SSE4), both as floats (whole vectors), one of each, and
+// copied (with a remainder). Rows are shorter and longer than a cache line.
 struct Dims {
   int64_t key, value;
 };
@@ -115,8 +115,8 @@ constexpr Dims kDims[] = {{32, 32},  {160, 96}, {16, 16}, {32, 16}, {16, 32},
                           {24, 16},  {16, 24},  {24, 20}, {20, 24}, {33, 33},
                           {144, 80}, {72, 88},  {68, 76}};
 
-// Every driver reads the integers as the floats that they stand for, whatever
-// the length and however rows divide into vectors.
+// Every driver reads the integers as the floats that they represent, at any
+// length and however rows divide into vectors.
 TEST(KvCacheInt8Test, EqualsAttentionOverTheStoredFloats) {
   struct Lengths {
     int64_t queries, keys;
@@ -154,9 +154,9 @@ TEST(KvCacheInt8Test, EqualsAttentionOverTheStoredFloats) {
   });
 }
 
-// Tokens whose memory is not in the order of their positions, sequences of
-// unequal length, causality, a value table.
-// Weights do not carry the scales of the values that they meet.
+// Tokens that are not in the order of their positions in memory, sequences of
+// different lengths, causality, a value table. Returned weights must not
+// include the scales of the values.
 TEST(KvCacheInt8Test, WeightsAreThoseOverTheStoredFloats) {
   OnEveryTarget([] {
     for (int64_t queries : {1, 40}) {
@@ -219,7 +219,7 @@ TEST(KvCacheInt8Test, ScatteredRaggedTokens) {
   });
 }
 
-// Rotated keys are rotated before they are stored; others (xPos, and a key
+// Rotated keys are rotated before they are stored; others (xPos, and with a key
 // table) when they are read.
 TEST(KvCacheInt8Test, EveryEncodingTokenByToken) {
   constexpr int64_t kLength = 37;
@@ -239,8 +239,8 @@ TEST(KvCacheInt8Test, EveryEncodingTokenByToken) {
       const int64_t end = i == 0 ? 7 : i + 1;
       cache.Append(Part(x.k, i, end), Part(x.v, i, end), *encoding,
                    {.positions = Part(positions, i, end)});
-      // Errors of 1 in 254 of a row's largest channel: this is no rounding
-      // error, but far from a wrong result.
+      // Errors of 1 in 254 of a row's largest channel: more than rounding
+      // errors, but far from a wrong result.
       EXPECT_LE(RelativeError(cache.Decode(Part(x.q, i, end), *encoding).out,
                               Part(whole, i, end)),
                 3e-2)
@@ -262,7 +262,7 @@ TEST(KvCacheInt8Test, KeyTableBesideARotation) {
   EXPECT_LE(RelativeError(cache.Decode(q, terms).out, expected.out), kIntegers);
 }
 
-// What the header promises of a row, after rotation.
+// The error bound that the header promises for a row, after rotation.
 TEST(KvCacheInt8Test, RowsAreWithinTheirBound) {
   const Sequence x = RandomSequence(200);
   const Terms terms = RopeTerms(10000.0);
@@ -284,8 +284,8 @@ TEST(KvCacheInt8Test, RowsAreWithinTheirBound) {
   };
   expect_bound(KeysOf(cache), exact.keys(), 1.0);
   expect_bound(ValuesOf(cache), exact.values(), 1.0);
-  // Once more, of a row whose largest channel may have grown by sqrt(2), on top
-  // of the first error, which was rotated.
+  // A second error, of a row whose largest channel may have grown by sqrt(2),
+  // in addition to the first, which was rotated.
   exact.Shift(1234);
   cache.Shift(1234);
   expect_bound(KeysOf(cache), exact.keys(), 2.0 * std::sqrt(2.0));
@@ -318,7 +318,7 @@ TEST(KvCacheInt8Test, OutputErrorOnGaussianData) {
   EXPECT_LE(error, 1e-2 * LargestOf(want));
 }
 
-// A row that is not finite spoils the queries that see it and no other.
+// A non-finite row affects only the queries that see it.
 TEST(KvCacheInt8Test, NaNReachesOnlyWhatSeesIt) {
   OnEveryTarget([] {
     constexpr int64_t kLength = 300, kOdd = 200;
@@ -344,7 +344,7 @@ TEST(KvCacheInt8Test, NaNReachesOnlyWhatSeesIt) {
           const Tensor want = good.Decode(q, Terms(), {.q_positions = at}).out;
           for (int64_t h = 0; h < kQueryHeads; ++h) {
             for (int64_t i = 0; i < queries; ++i) {
-              // Head 0 of the keys serves heads 0 and 1.
+              // Key head 0 serves query heads 0 and 1.
               const bool sees = h < 2 && at[static_cast<size_t>(i)] >= kOdd;
               for (int64_t d = 0; d < kHeadDim; ++d) {
                 if (sees) {
@@ -365,7 +365,7 @@ TEST(KvCacheInt8Test, EditsKeepRowsWithTheirScales) {
   const Sequence x = RandomSequence(130, /*batch=*/2);
   const Terms terms = RopeTerms(10000.0);
   KvCache cache(Config(2, DType::kI8)), expected(Config(2, DType::kI8));
-  // Grows several times.
+  // The cache grows several times.
   for (int64_t i = 0; i < 130; i += 10) {
     cache.Append(Part(x.k, i, i + 10), Part(x.v, i, i + 10), terms);
   }
@@ -401,7 +401,7 @@ TEST(KvCacheInt8Test, BitsDoNotDependOnThreads) {
   }
 }
 
-// Integers without a scale are no operand of anything else.
+// Integers without a scale are not accepted as any other operand.
 TEST(KvCacheInt8Test, NothingElseTakesIntegers) {
   const Tensor x = Tensor::Zeros(DType::kI8, {1, 1, 2, 4});
   EXPECT_EQ(ErrorOf([&] { Attention(x, x, x, Terms()); }),

@@ -26,7 +26,7 @@ TEST(KvCacheTest, TokenByTokenEqualsTheCausalRun) {
                      {.positions = Part(positions, i, end)});
         const AttentionResult step =
             cache.Decode(Part(x.q, i, end), *encoding, {.return_lse = true});
-        // Two runs, each within the tolerance of the truth.
+        // Two runs, each within the tolerance of the exact result.
         EXPECT_LE(RelativeError(step.out, Part(whole.out, i, end)),
                   2 * kTolerance)
             << "token " << i;
@@ -42,8 +42,8 @@ TEST(KvCacheTest, TokenByTokenEqualsTheCausalRun) {
   });
 }
 
-// Every driver takes keys of another type than the queries, also where there
-// are few of both.
+// Every driver supports keys of another type than the queries, including calls
+// with few of both.
 TEST(KvCacheTest, StorageOfAnotherTypeAtEveryLength) {
   OnEveryTarget([] {
     for (DType dtype : {DType::kBF16, DType::kF16}) {
@@ -68,7 +68,7 @@ TEST(KvCacheTest, StorageOfAnotherTypeAtEveryLength) {
   });
 }
 
-// More queries than are streamed, over rotated and unrotated keys.
+// More queries than the decode driver accepts, over rotated and unrotated keys.
 TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
   constexpr int64_t kLength = 150;
   for (std::string_view name : {"rope", "xpos", "alibi", "shaw"}) {
@@ -88,7 +88,7 @@ TEST(KvCacheTest, ManyQueriesEqualTheCausalRun) {
 }
 
 // A tree of drafts after a prompt: siblings share a position, and a mask lets
-// each token see its ancestors. As if each path stood alone.
+// each token see its ancestors. Must equal running each path alone.
 TEST(KvCacheTest, TreesOfDrafts) {
   constexpr int64_t kPrompt = 40, kNodes = 7;
   constexpr int64_t kParents[kNodes] = {-1, 0, 0, 1, 1, 2, 5};
@@ -130,7 +130,7 @@ TEST(KvCacheTest, TreesOfDrafts) {
   }
 }
 
-// Causal by default, as tokens of a text are; not causal where asked.
+// Causal by default, as for text; not causal if requested.
 TEST(KvCacheTest, QueriesAreCausalUnlessAskedOtherwise) {
   const Sequence x = RandomSequence(70);
   const Terms terms = RopeTerms(10000.0);
@@ -152,7 +152,7 @@ TEST(KvCacheTest, QueriesAreCausalUnlessAskedOtherwise) {
   }
 }
 
-// No queries over no tokens: no position that terms could have no row for.
+// No queries and no tokens: no position that a term might have no row for.
 TEST(KvCacheTest, NothingOverNothing) {
   const Tensor none = RandomTensor({1, kQueryHeads, 0, kHeadDim}, 1);
   Terms terms;
@@ -195,7 +195,7 @@ TEST(KvCacheTest, NarrowStorageRoundsOnce) {
     const Tensor rotated = Rotate(x.k, *terms.rotate);
     EXPECT_LE(RelativeError(cache.keys(), rotated), rounding + 2 * kEps);
     EXPECT_EQ(cache.values().ToVector(), x.v.To(dtype).ToVector());
-    // What the rounded keys and values give, exactly; queries are f32.
+    // The exact result for the rounded keys and values; queries are f32.
     Terms rest = terms;
     rest.rotate.reset();
     AttentionOptions options;
@@ -212,7 +212,7 @@ TEST(KvCacheTest, NarrowStorageRoundsOnce) {
   }
 }
 
-// Sequences of different lengths in one batch equal each alone.
+// Sequences of different lengths in a batch equal running each alone.
 TEST(KvCacheTest, RaggedBatchesEqualSingleSequences) {
   for (std::string_view name : {"rope", "xpos", "t5"}) {
     SCOPED_TRACE(name);
@@ -260,7 +260,7 @@ TEST(KvCacheTest, KeyLengthsHideTheRest) {
   }
 }
 
-// Positions of one's own for each sequence, out of order.
+// Different positions for each sequence, out of order.
 TEST(KvCacheTest, ScatteredPositionsEqualAttention) {
   const Sequence x = RandomSequence(4, /*batch=*/2);
   const std::vector<int64_t> positions = {9, 3, 70, 5, 0, 1, 2, 100};
@@ -282,7 +282,7 @@ TEST(KvCacheTest, ScatteredPositionsEqualAttention) {
   }
 }
 
-// Over what is cached, in the order in which it was appended.
+// Over the cached tokens, in the order in which they were appended.
 TEST(KvCacheTest, WeightsEqualAttention) {
   const Sequence all = RandomSequence(300, /*batch=*/2);
   const Terms terms = RopeTerms(100.0);

@@ -1,4 +1,4 @@
-// Keys and values in blocks of the caller's own.
+// Keys and values in blocks that the caller owns.
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -10,8 +10,8 @@
 namespace locus::testing {
 namespace {
 
-// The tokens of a cache dealt out to blocks in a shuffled order. Rows that
-// belong to no token are NaN, and so is whatever lies between rows.
+// The tokens of a cache, distributed over blocks in shuffled order. Rows
+// without a token are NaN, and so is any memory between rows.
 class Paged {
  public:
   // heads_inside: blocks are [block_size, heads, dim] in memory, with a gap
@@ -28,7 +28,7 @@ class Paged {
       lengths_.push_back(cache.size(b));
       for (int64_t n = 0; n < per_sequence_; ++n) {
         const bool needed = n * block_size < cache.size(b);
-        // Nobody looks at the others.
+        // The others are never read.
         table_.push_back(
             needed ? ids[static_cast<size_t>(b * per_sequence_ + n)] : -7);
       }
@@ -88,14 +88,14 @@ KvCache Filled(const Encoding& encoding, DType dtype, int64_t length,
   return cache;
 }
 
-// To the bit what the cache gives, by every driver: few queries, many, and few
-// keys; rotated keys, keys that are rotated when they are read, and biases.
+// Bitwise equal to the cache, with every driver: few queries, many, and few
+// keys; rotated keys, keys that are rotated when read, and biases.
 TEST(DecodePagesTest, EqualsTheCacheToTheBit) {
   OnEveryTarget([] {
     for (std::string_view name : {"none", "rope", "xpos", "alibi", "shaw"}) {
       for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
         for (int64_t length : {3, 4, 90, 300}) {
-          // Once few keys that every query sees.
+          // One case with few keys that every query sees.
           const bool all = length == 4;
           const auto encoding = FindEncoding(name).example(
               {.heads = kQueryHeads, .head_dim = kHeadDim, .length = length});
@@ -124,7 +124,7 @@ TEST(DecodePagesTest, EqualsTheCacheToTheBit) {
   });
 }
 
-// Blocks of any strides; a table and rotated keys by given terms.
+// Blocks with any strides; a table and rotated keys, from given terms.
 TEST(DecodePagesTest, TakesAnyStridesAndTerms) {
   const Rope rope(kHeadDim, PairLayout::kInterleaved);
   const KvCache cache = Filled(rope, DType::kBF16, 200, 200);
@@ -142,7 +142,7 @@ TEST(DecodePagesTest, TakesAnyStridesAndTerms) {
   }
 }
 
-// Segments that are not in the order of the tokens, windows, no causality.
+// Segments that are not in token order, windows, no causality.
 TEST(DecodePagesTest, MasksAreThoseOfTheCache) {
   const NoPosition none;
   std::vector<int64_t> q_segments = {1, 0, 2, 0, 1, 2}, k_segments;
@@ -164,7 +164,7 @@ TEST(DecodePagesTest, MasksAreThoseOfTheCache) {
   });
 }
 
-// One block may belong to many sequences: a shared beginning.
+// One block may belong to several sequences: a shared prefix.
 TEST(DecodePagesTest, SequencesMayShareBlocks) {
   const NoPosition none;
   const KvCache cache = Filled(none, DType::kF32, 64, 64);

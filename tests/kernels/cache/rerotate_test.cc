@@ -1,4 +1,4 @@
-// Tables of cached keys: refused, changed, followed.
+// Rotation tables of cached keys: mismatches, changes, growing tables.
 #include <fmt/format.h>
 
 #include "kernels/cache/calls.h"
@@ -61,7 +61,7 @@ TEST(KvCacheTableTest, RefusesAnotherTable) {
   EXPECT_EQ(cache.table_id(), new_id);
 }
 
-// Every way from one table to another, there and by appending.
+// Every change from one table to another, compared with appended keys.
 TEST(KvCacheTableTest, RerotatedKeysEqualAppendedKeys) {
   const Sequence x = RandomSequence(600, /*batch=*/2);
   Rotation gained = RopeRotation(500.0);
@@ -95,7 +95,7 @@ TEST(KvCacheTableTest, RerotatedKeysEqualAppendedKeys) {
       EXPECT_EQ(rerotated.table_id(), all[to].Id());
       for (int64_t b = 0; b < 2; ++b) {
         const int64_t n = lengths[static_cast<size_t>(b)];
-        // Each of up to three products rounds once or twice.
+        // Each of up to three products has one or two roundings.
         EXPECT_LE(RelativeError(Part(Only(rerotated.keys(), b), 0, n),
                                 Part(Only(appended.keys(), b), 0, n)),
                   4 * kEps);

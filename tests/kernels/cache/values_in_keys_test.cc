@@ -28,7 +28,7 @@ Tensor Values(const Tensor& x) {
   return Tensor::Borrow(x.dtype(), std::move(shape), x.strides(), x.Raw());
 }
 
-// The tail rotates.
+// Only the tail rotates.
 Rope TailRope(double base = 10000.0) {
   return Rope(kKeyDim, PairLayout::kInterleaved,
               {.base = base,
@@ -49,7 +49,7 @@ TEST(ValuesInKeysTest, EqualAttentionWithValuesApart) {
         KvCacheConfig two = Latent(dtype, 2);
         two.values_in_keys = false;
         KvCache expected(two);
-        // Grows on the way.
+        // The cache grows meanwhile.
         for (int64_t i = 0; i < 300; i += 50) {
           cache.Append(Part(k, i, i + 50), Tensor(), rope);
         }
@@ -82,7 +82,7 @@ TEST(ValuesInKeysTest, ValuesAreInTheMemoryOfTheKeys) {
   EXPECT_NE(fork.keys().Raw(), cache.keys().Raw());
 }
 
-// Rows move once, with all that is in them.
+// Rows move once, including the values in them.
 TEST(ValuesInKeysTest, Edits) {
   const Rope rope = TailRope(), other = TailRope(500.0);
   for (DType dtype : {DType::kF32, DType::kI8}) {
@@ -94,13 +94,13 @@ TEST(ValuesInKeysTest, Edits) {
     cache.Shift(-60);
     cache.Rerotate(other);
     expected.Append(Part(k, 60, 90), Tensor(), other);
-    // Rotated twice; integers are rounded twice more, to 1 in 254.
+    // Rotated twice; int8 is rounded twice more, by 1 in 254.
     const double tolerance = dtype == DType::kF32 ? 8 * kEps : 3e-2;
     EXPECT_LE(RelativeError(cache.Decode(q, other).out,
                             expected.Decode(q, other).out),
               tolerance);
     if (dtype == DType::kF32) {
-      // The rotation lies behind the values.
+      // The rotated channels come after the values.
       EXPECT_EQ(cache.values().ToVector(), expected.values().ToVector());
     }
   }

@@ -1,4 +1,4 @@
-// Decoding, few queries over many keys, against the reference.
+// Decoding, with few queries over many keys, against the reference.
 #include "kernels/compare.h"
 #include "locus/rotary.h"
 
@@ -24,7 +24,7 @@ std::vector<int64_t> Count(int64_t begin, int64_t end) {
   return numbers;
 }
 
-// `queries` at the end of `keys` consecutive positions, as f32.
+// `queries` queries at the end of `keys` consecutive positions, as f32.
 Call PlainCall(int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads,
                int64_t dim) {
   Call call;
@@ -55,7 +55,7 @@ TEST(DecodeTest, EverySubsetOfTermsEqualsReference) {
   });
 }
 
-// Consecutive positions, where the vector paths run, over several tiles.
+// Consecutive positions, which use the SIMD paths, over several tiles.
 TEST(DecodeTest, EveryEncodingEqualsReference) {
   OnEveryTarget([] {
     for (const EncodingInfo& info : Encodings()) {
@@ -76,8 +76,8 @@ TEST(DecodeTest, EveryEncodingEqualsReference) {
   });
 }
 
-// Every number of rows, past one pass too, and heads that are not whole
-// vectors.
+// Every number of rows, including more than one pass, and heads that are not
+// whole vectors.
 TEST(DecodeTest, AnyNumberOfRowsEqualsReference) {
   OnEveryTarget([] {
     for (int64_t group = 1; group <= 9; ++group) {
@@ -92,7 +92,7 @@ TEST(DecodeTest, AnyNumberOfRowsEqualsReference) {
   });
 }
 
-// Rotations of every kind over runs of positions that start anywhere.
+// Rotations of every kind over runs that start at any position.
 TEST(DecodeTest, RotationsOverRunsEqualReference) {
   OnEveryTarget([] {
     for (PairLayout layout : {PairLayout::kInterleaved, PairLayout::kHalves}) {
@@ -118,8 +118,8 @@ TEST(DecodeTest, RotationsOverRunsEqualReference) {
   });
 }
 
-// One span of angles a sequence of decays that a table as long as the keys
-// could not hold in float32.
+// With one span of angles per sequence, decays work that a table as long as the
+// keys could not represent in float32.
 TEST(DecodeTest, DecayCoversAnyRange) {
   Call call = PlainCall(1, 3000, 1, 1, 16);
   Rotation& r = call.terms.rotate.emplace();
@@ -181,13 +181,13 @@ TEST(DecodeTest, NarrowTypesAreStorageOnly) {
     for (DType dtype : {DType::kBF16, DType::kF16}) {
       for (int64_t dim : {24, 64}) {
         Call call = PlainCall(2, 300, 6, 2, dim);
-        // Queries stay f32: the output then shows the arithmetic alone.
+        // Queries remain f32, so that the output shows only the arithmetic.
         call.k = call.k.To(dtype);
         call.v = call.v.To(dtype);
         ExpectDecodeEqualsReference(call);
         Lower(Rope(dim, PairLayout::kInterleaved), call);
         ExpectDecodeEqualsReference(call);
-        // Queries and output in the storage type: one rounding more.
+        // Queries and output in the storage type: one more rounding.
         call.q = call.q.To(dtype);
         const AttentionResult actual = Decoded(call);
         const reference::Forward expected = reference::Attention(
@@ -201,11 +201,11 @@ TEST(DecodeTest, NarrowTypesAreStorageOnly) {
   });
 }
 
-// Infinities, NaNs and subnormal numbers of narrow types mean the same.
+// Infinities, NaNs and subnormal numbers of narrow types keep their meaning.
 TEST(DecodeTest, NarrowSpecialNumbersAreKept) {
   OnEveryTarget([] {
     for (DType dtype : {DType::kBF16, DType::kF16}) {
-      // 32 + 5 channels: in whole vectors or not, by target.
+      // 32 and 37 channels: whole vectors or not, depending on the target.
       for (int64_t dim : {32, 37}) {
         Call call = PlainCall(1, 40, 1, 1, dim);
         std::vector<double> values(static_cast<size_t>(40 * dim), 0.0);
@@ -248,8 +248,8 @@ TEST(DecodeTest, StridedViewsEqualContiguousTensors) {
   }
 }
 
-// One key and value that stand for all (stride 0), and keys from the last to
-// the first.
+// A single key and value repeated for all (stride 0), and keys in reverse
+// order.
 TEST(DecodeTest, RowsMayRepeatOrRunBackwards) {
   Call call = PlainCall(2, 200, 4, 2, 32);
   const Tensor k = call.k, v = call.v;

@@ -6,7 +6,7 @@
 namespace locus::testing {
 namespace {
 
-// A result full of what must not stay.
+// A result filled with stale values.
 AttentionResult Stale(DType dtype, const std::vector<int64_t>& out) {
   const auto filled = [](DType type, const std::vector<int64_t>& shape) {
     int64_t count = 1;
@@ -103,12 +103,12 @@ TEST(AttentionIntoTest, RefusesToWriteOverItsInputs) {
             "result.out shares memory with k");
   EXPECT_EQ(refusal(apart, apart, part(384), 1),
             "result.out shares memory with v");
-  // Rows backwards.
+  // Rows in reverse order.
   const Tensor reversed = Tensor::Borrow(
       DType::kF32, {2, 3, 4, 16}, {192, 64, -16, 1}, memory.Data<float>() + 48);
   EXPECT_EQ(refusal(apart, reversed, apart, 0),
             "result.out shares memory with k");
-  // Side by side is apart.
+  // Adjacent tensors do not overlap.
   EXPECT_EQ(refusal(part(0), part(0), reversed, 384), "");
   EXPECT_EQ(refusal(part(384), part(384), part(384), 0), "");
 }

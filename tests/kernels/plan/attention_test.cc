@@ -25,7 +25,7 @@ TEST(FusedAttentionTest, EverySubsetOfTermsEqualsReference) {
   });
 }
 
-// Every encoding at consecutive positions, where the vector paths run.
+// Every encoding at consecutive positions, which use the SIMD paths.
 TEST(FusedAttentionTest, EveryEncodingEqualsReference) {
   for (const EncodingInfo& info : Encodings()) {
     for (int64_t length : {1, 17, 81, 300}) {
@@ -51,7 +51,7 @@ TEST(FusedAttentionTest, EveryEncodingEqualsReference) {
           ExpectForwardEqualsReference(call);
           ExpectBackwardEqualsReference(call, 5);
         };
-        // The longest spans several tiles of every target.
+        // The longest covers several tiles of every target.
         length == 300 && !causal ? OnEveryTarget(compare) : compare();
         if (length == 81) ExpectParamsEqualReference(call, *encoding);
       }
@@ -59,7 +59,7 @@ TEST(FusedAttentionTest, EveryEncodingEqualsReference) {
   }
 }
 
-// A length past one key tile, with a window and packed sequences.
+// A length beyond one key tile, with a window and packed sequences.
 TEST(FusedAttentionTest, LongSequencesEqualReference) {
   OnEveryTarget([] {
     const int64_t length = 987;
@@ -229,8 +229,8 @@ TEST(FusedAttentionTest, NotANumberStaysInItsRow) {
   }
 }
 
-// Gradients of a query that is not a number are none, and so are those of what
-// it sees. Nothing else is touched.
+// Gradients of a NaN query are NaN, and so are those of the keys it sees.
+// Nothing else is affected.
 TEST(FusedAttentionTest, NotANumberGoesBackToWhatIsSeen) {
   constexpr int64_t kLength = 300, kBad = 100, kDim = 24;
   enum Which { kQuery, kKey, kValue, kGrad };
@@ -258,7 +258,7 @@ TEST(FusedAttentionTest, NotANumberGoesBackToWhatIsSeen) {
         }
         return true;
       };
-      // Queries that meet the bad token, and keys that those meet.
+      // Queries that see the bad token, and the keys that they see.
       const bool is_query = which == kQuery || which == kGrad;
       const int64_t q_end = is_query ? kBad + 1 : kBad + 41;
       EXPECT_FALSE(finite(grads.d_q, kBad));

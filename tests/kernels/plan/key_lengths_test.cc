@@ -1,5 +1,5 @@
-// A sequence with a key length is a call with its keys cut off there, whoever
-// computes it.
+// A sequence with a key length equals a call with its keys cut off there, with
+// every driver.
 #include "kernels/cache/calls.h"
 
 namespace locus::testing {
@@ -44,7 +44,7 @@ TEST_P(KeyLengthsTest, EqualTheCutSequence) {
         const int64_t length = kLengths[static_cast<size_t>(b)];
         const Tensor k = Part(Only(x.k, b), 0, length);
         const Tensor v = Part(Only(x.v, b), 0, length);
-        // Positions given, so that no default has a say.
+        // Positions are given, so that no default applies.
         std::vector<int64_t> places;
         for (int64_t i = 0; i < queries; ++i) {
           places.push_back(i + std::max<int64_t>(length - queries, 0));

@@ -1,4 +1,4 @@
-// Scales and soft-caps at the ends of what is accepted, by every driver.
+// Scales and soft caps at the ends of the accepted range, with every driver.
 #include <fmt/format.h>
 
 #include "kernels/compare.h"
@@ -37,7 +37,7 @@ TEST(LimitsTest, SoftcapsOfAnySize) {
   });
 }
 
-// The largest logit takes all, and how it is rounded does not matter.
+// The largest logit gets all the weight, however it is rounded.
 TEST(LimitsTest, ScalesOfAnySize) {
   OnEveryTarget([] {
     for (const Lengths& lengths : kDrivers) {
@@ -56,8 +56,9 @@ TEST(LimitsTest, ScalesOfAnySize) {
   });
 }
 
-// A finite bias stays finite, however large: equal ones share the weight, and
-// the lowest float of a mask still leaves a row that sees nothing else.
+// A finite bias remains finite however large it is: equal ones share the
+// weight, and a mask with the lowest float still works for a row that sees
+// nothing else.
 TEST(LimitsTest, BiasesOfAnySize) {
   OnEveryTarget([] {
     for (const Lengths& lengths : kDrivers) {
@@ -85,7 +86,7 @@ TEST(LimitsTest, BiasesOfAnySize) {
   });
 }
 
-// What float32 cannot compute with is refused through every door.
+// Values that float32 cannot represent are rejected by every entry point.
 TEST(LimitsTest, RefusesWhatWouldOverflow) {
   for (const Lengths& lengths : kDrivers) {
     const Call good = PlainCall(lengths);
@@ -120,7 +121,7 @@ TEST(LimitsTest, RefusesWhatWouldOverflow) {
       }
     }
   }
-  // The caller's scale, through an encoding.
+  // The caller's scale, with an encoding.
   const Call call = PlainCall(kDrivers[0]);
   EXPECT_EQ(ErrorOf([&] {
               Attention(call.q, call.k, call.v, NoPosition(), {.scale = 1e38});

@@ -1,5 +1,6 @@
 // NaN and infinity reach what sees them, and nothing else: whatever is finite
-// in the reference, which meets visible pairs alone, is finite in the kernels.
+// in the reference, which multiplies visible pairs only, is finite in the
+// kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t kHeads = 2, kDim = 24;
 
-// How many numbers are finite in `expected` and not in `actual`.
+// How many numbers are finite in `expected` but not in `actual`.
 int64_t Leaks(const Tensor& actual, const Tensor& expected) {
   const std::vector<double> a = actual.ToVector(), e = expected.ToVector();
   EXPECT_EQ(a.size(), e.size());
@@ -57,8 +58,8 @@ void ExpectNoLeaks(const Operands& o, const Encoding& encoding,
   EXPECT_EQ(Leaks(a.d_k, e.d_k), 0);
   EXPECT_EQ(Leaks(a.d_v, e.d_v), 0);
   ASSERT_EQ(a.params.size(), e.params.size());
-  // A table that keys meet is summed by tiles of pairs: a key that is not
-  // finite may reach other rows of it.
+  // The gradient of a key table is computed by tiles of pairs: a non-finite key
+  // may reach other rows of it.
   const bool key_table = encoding.Name() == "deberta" && !AllFinite(k);
   for (size_t n = 0; n < a.params.size() && !key_table; ++n) {
     EXPECT_EQ(Leaks(a.params[n].value, e.params[n].value), 0)
@@ -69,7 +70,7 @@ void ExpectNoLeaks(const Operands& o, const Encoding& encoding,
 void ExpectNoLeaksAtLength(int64_t length) {
   AttentionOptions options;
   options.causal = true;
-  // Leaves most keys of a tile unseen.
+  // Leaves most keys of a tile hidden.
   options.window = Window{.left = 9, .right = 0};
   options.return_lse = true;
   for (const EncodingInfo& info : Encodings()) {
@@ -94,8 +95,8 @@ TEST(FusedAttentionTest, NotANumberStaysWhereTheReferenceHasIt) {
   ExpectNoLeaksAtLength(130);
 }
 
-// A call whose bias hides some offsets by -infinity: all terms that biases are
-// added beside, positions in one run or scattered.
+// A call whose bias hides some offsets by -infinity, with `beside` the other
+// terms that are added, and positions consecutive or scattered.
 Call HiddenOffsets(int64_t q_len, int64_t k_len, unsigned beside,
                    bool scattered) {
   Call call;
@@ -111,7 +112,8 @@ Call HiddenOffsets(int64_t q_len, int64_t k_len, unsigned beside,
   }
   const BucketMap map = BucketMap::Identity(1 - k_len, k_len - 1);
   Tensor values = RandomTensor({kHeads, map.count}, 4);
-  // Every third offset, and 11 on end: whole rows hide where few are seen.
+  // Every third offset, and 11 in a row: rows that see few keys are hidden
+  // entirely.
   for (int64_t n = 0; n < values.size(0) * map.count; ++n) {
     const int64_t bucket = n % map.count;
     if (bucket % 3 == 0 || bucket / 11 % 4 == 0) {

@@ -1,4 +1,4 @@
-// What a call brings beside the terms: sinks, biases per key and per pair,
+// Operands of a call besides the terms: sinks, biases per key and per pair,
 // masks, prefixes, chunks, dropout, weights.
 #include "kernels/compare.h"
 #include "kernels/plan/pair_bits.h"
@@ -6,7 +6,8 @@
 namespace locus::testing {
 namespace {
 
-// Sizes that span tiles, with features [first] and [second] of CallMaker.
+// Sizes that span several tiles, with features [first] and [second] of
+// CallMaker.
 Call MakeCall(unsigned which, uint64_t seed, unsigned terms) {
   CallConfig config;
   config.terms = terms;
@@ -20,7 +21,7 @@ Call MakeCall(unsigned which, uint64_t seed, unsigned terms) {
   config.value_dim = draw.Draw(1, 24);
   CallMaker maker(config);
   Call call = maker.Make();
-  // Positions in order half of the time, where the vector paths run.
+  // Positions are in order half of the time, which uses the SIMD paths.
   if (maker.Flip()) {
     std::ranges::sort(call.q_pos);
     std::ranges::sort(call.k_pos);
@@ -30,8 +31,8 @@ Call MakeCall(unsigned which, uint64_t seed, unsigned terms) {
   return AsFloat(call);
 }
 
-// One that the driver of short calls takes: consecutive positions, no segments,
-// and no tables.
+// A call that the short driver accepts: consecutive positions, no segments, and
+// no tables.
 Call MakeShortCall(unsigned which, uint64_t seed) {
   constexpr unsigned kTerms[] = {0,
                                  kBias,
@@ -70,7 +71,7 @@ Call MakeShortCall(unsigned which, uint64_t seed) {
   return call;
 }
 
-// Calls f(which, seed) for all of them, alone and two at a time.
+// Calls f(which, seed) for all features, alone and in pairs.
 template <typename F>
 void ForEveryPair(const F& f) {
   for (unsigned first = 0; first < CallMaker::kOperands; ++first) {
@@ -182,7 +183,7 @@ TEST(OperandsTest, NarrowTypesEqualReference) {
   }
 }
 
-// Long enough for several tiles of keys, of which a mask hides whole ones.
+// Long enough for several tiles of keys, some of which a mask hides entirely.
 TEST(OperandsTest, MasksThatHideWholeTiles) {
   const int64_t length = 700;
   Call call;
@@ -204,8 +205,8 @@ TEST(OperandsTest, MasksThatHideWholeTiles) {
   });
 }
 
-// A causal mask given as bytes is what the option says, to the bit: intervals
-// are found in it.
+// A causal mask given as bytes is bitwise equal to the option: its intervals
+// are detected.
 TEST(OperandsTest, ACausalMaskIsTheCausalOption) {
   const int64_t length = 300;
   Call call;
@@ -226,7 +227,7 @@ TEST(OperandsTest, ACausalMaskIsTheCausalOption) {
   EXPECT_EQ(a.lse.ToVector(), b.lse.ToVector());
 }
 
-// Nothing that a query does not see reaches it, not even a NaN.
+// Nothing that a query does not see affects it, not even a NaN.
 TEST(OperandsTest, HiddenKeysMayHoldAnything) {
   for (const char* driver : {"tiled", "decode", "short"}) {
     SCOPED_TRACE(driver);
@@ -256,7 +257,7 @@ TEST(OperandsTest, HiddenKeysMayHoldAnything) {
   }
 }
 
-// A value that is dropped is not met, whatever it is; one that is not is.
+// A dropped value has no effect, whatever it is; one that is kept does.
 TEST(OperandsTest, DroppedValuesMayBeAnything) {
   const int64_t length = 70;
   Call call;
@@ -289,8 +290,8 @@ TEST(OperandsTest, DroppedValuesMayBeAnything) {
   });
 }
 
-// Several chunks of keys, whose weights come on references of their own, in
-// order and not.
+// Several chunks of keys, whose weights are relative to their own references,
+// in order and scattered.
 TEST(OperandsTest, WeightsOfManyKeysEqualReference) {
   for (const bool scattered : {false, true}) {
     Call call;
@@ -306,7 +307,8 @@ TEST(OperandsTest, WeightsOfManyKeysEqualReference) {
     call.options.dropout = {.rate = 0.2, .seed = 5};
     call.options.sinks = RandomTensor({4}, 4);
     call.options.return_weights = true;
-    // Logits that rise along the keys move the reference from tile to tile.
+    // Logits that increase along the keys change the reference from tile to
+    // tile.
     call.terms.scale.scale = 0.5;
     call.terms.bias = BiasRamp{{0.01, 0.005, 0.0, -0.005}, {0, 0, 0, 0}};
     ASSERT_EQ(DriverOf(call), "decode");
@@ -315,7 +317,7 @@ TEST(OperandsTest, WeightsOfManyKeysEqualReference) {
   }
 }
 
-// Sinks join once, however the keys are split.
+// Sinks join exactly once, however the keys are split.
 TEST(OperandsTest, SinksJoinAfterMerge) {
   Call call;
   call.q = RandomTensor({1, 2, 6, 8}, 1).To(DType::kF32);
@@ -340,7 +342,7 @@ TEST(OperandsTest, SinksJoinAfterMerge) {
   EXPECT_LE(RelativeError(joined.lse, expected.lse), ForwardTolerance(call));
 }
 
-// A rate of 0.3 drops 0.3 of many weights, and other seeds drop others.
+// A rate of 0.3 drops 0.3 of many weights, and another seed drops others.
 TEST(OperandsTest, DropoutDropsItsShare) {
   const int64_t length = 200;
   const Tensor q = Tensor::Zeros(DType::kF32, {2, 3, length, 4});
@@ -371,7 +373,7 @@ TEST(OperandsTest, DropoutDropsItsShare) {
 }
 
 // Every third query from the second on, over every fifth key from the fourth
-// on, drops what these pairs drop in the whole sequence.
+// on, drops the same pairs as in the whole sequence.
 TEST(OperandsTest, PartsDropWhatTheWholeDrops) {
   const int64_t length = 100;
   const Tensor x = Tensor::Zeros(DType::kF32, {2, 3, length, 4});

@@ -1,6 +1,6 @@
-// Every feature of a call beside every other one: a covering array of calls, in
-// which each pair of levels of two features occurs, forward by every driver and
-// backward, against the float64 reference.
+// Every feature of a call combined with every other one: a covering array of
+// calls, in which each pair of levels of two features occurs, forward with
+// every driver and backward, against the float64 reference.
 #include <array>
 #include <numeric>
 
@@ -9,7 +9,7 @@
 namespace locus::testing {
 namespace {
 
-// A feature and its levels; level 0 is mostly "without".
+// A feature and its levels; level 0 mostly means "without".
 enum Feature : size_t {
   kSize,
   kHeads,
@@ -50,7 +50,7 @@ struct Levels {
 constexpr std::array<Levels, kFeatures> kLevels = {{
     {"size", 3},           // 3 x 45, 37 x 37, 40 x 530 tokens
     {"heads", 3},          // 4 / 4, 4 / 2, 4 / 1
-    {"value dim", 2},      // that of keys, another
+    {"value dim", 2},      // as for keys, different
     {"type", 3},           // f32, bf16, f16
     {"positions", 3},      // consecutive, rising, scattered
     {"causality", 3},      // none, by position, by index
@@ -78,7 +78,7 @@ constexpr std::array<Levels, kFeatures> kLevels = {{
     {"rotate_values", 4},  // none, relative, absolute, relative per key head
 }};
 
-// How many pairs of levels of two features there are.
+// Number of pairs of levels of two features.
 constexpr int64_t Pairs() {
   int64_t levels = 0, pairs = 0;
   for (const Levels& feature : kLevels) {
@@ -91,10 +91,10 @@ constexpr int64_t Pairs() {
 constexpr int kUnset = -1;
 using Case = std::array<int, kFeatures>;
 
-// Calls of any kind, or those that the driver of short calls takes.
+// Calls of any kind, or those that the short driver accepts.
 enum class Kind : uint8_t { kAny, kShort };
 
-// Whether a case, of which some levels may be unset, is a call of the kind.
+// Whether a case, in which some levels may be unset, is a call of the kind.
 bool Exists(Kind kind, const Case& c) {
   if (kind == Kind::kShort) {
     for (Feature none : {kPositions, kSegments, kTermQTable, kTermKTable,
@@ -104,14 +104,14 @@ bool Exists(Kind kind, const Case& c) {
     if (c[kSize] == 2 || c[kCausality] == 2) return false;
   }
   if (c[kTableQueries] == 1 && c[kTermQTable] == 0) return false;
-  // Masks by index beside a bias or a table need positions that rise.
+  // Masks by index with a bias or a table need increasing positions.
   const bool table = c[kTermQTable] == 1 || c[kTermKTable] == 1 ||
                      c[kTermVTable] == 1 || c[kTermBias] > 0 ||
                      c[kTableQueries] == 1;
   return !(table && c[kCausality] == 2 && c[kPositions] == 2);
 }
 
-// Which pairs of levels occur in the cases so far.
+// The pairs of levels that occur in the cases so far.
 class Coverage {
  public:
   explicit Coverage(Kind kind) {
@@ -135,12 +135,12 @@ class Coverage {
     return c;
   }
   bool complete() const { return missing_.empty(); }
-  // A case with nothing but the first pair that is missing.
+  // A case with only the first missing pair.
   Case First() const {
     const Entry& e = missing_.front();
     return Pair(e.f, e.x, e.g, e.y);
   }
-  // How many pairs a case has that are missing.
+  // Number of missing pairs that a case has.
   int64_t Gain(const Case& c) const {
     return std::ranges::count_if(missing_,
                                  [&](const Entry& e) { return e.In(c); });
@@ -158,9 +158,9 @@ class Coverage {
   std::vector<Entry> missing_;
 };
 
-// Greedy: each case begins with a pair that is missing and takes feature by
-// feature, in a random order, the level that covers most; of some candidates
-// the best one stays.
+// Greedy: each case begins with a missing pair and chooses, feature by feature
+// in a random order, the level that covers most; the best of several candidates
+// is used.
 std::vector<Case> CoveringCases(Kind kind) {
   constexpr int kCandidates = 10;
   std::mt19937_64 engine(1);
@@ -215,7 +215,7 @@ DType TypeOf(const Case& c) {
   return kTypes[c[kType]];
 }
 
-// The call of a case; what the levels leave open is random.
+// The call of a case; what its levels do not determine is random.
 class Maker {
  public:
   Maker(const Case& c, uint64_t seed)
@@ -275,7 +275,7 @@ class Maker {
             .seed = seed};
   }
 
-  // Queries end with the keys, or near.
+  // Queries end with the keys, or near them.
   void SetPositions(Call& call) {
     const auto set = [this](int64_t length, int64_t last,
                             std::vector<int64_t>& positions) {
@@ -287,7 +287,7 @@ class Maker {
           at -= c_[kPositions] == 0 || at <= i ? 1 : maker_.Draw(1, 2);
         }
         if (c_[kPositions] == 2) {
-          // Equal ones among them, as in trees of drafts.
+          // With equal ones among them, as in trees of drafts.
           for (int64_t i = 1; i < length; i += 3) begin[i] = begin[i - 1];
           std::shuffle(begin, begin + length, engine_);
         }
@@ -329,7 +329,7 @@ class Maker {
   std::mt19937_64 engine_{config_.seed};
 };
 
-// A result in its type is off by half of the last place.
+// A result is off by half a unit in the last place of its type.
 double Rounding(DType type) {
   return type == DType::kF32 ? 0.0 : type == DType::kBF16 ? 0x1p-8 : 0x1p-11;
 }
@@ -355,7 +355,7 @@ void ExpectForward(Kind kind, const Call& call,
   }
 }
 
-// The gradients of a call, given what Attention returns for it.
+// The gradients of a call, given the result of Attention.
 void ExpectBackward(const Call& call, const Tensor& d_out,
                     const BackwardOptions& backward,
                     const reference::Backward& expected) {
@@ -375,20 +375,20 @@ void ExpectBackward(const Call& call, const Tensor& d_out,
   const double rounding = 4.0 * Rounding(call.q.dtype());
   for (size_t n = 0; n < a.size(); ++n) {
     ASSERT_EQ(a[n].name, b[n].name);
-    // Of sums by distance little is left: see ExpectBackwardEqualsReference.
+    // Sums by distance mostly cancel: see ExpectBackwardEqualsReference.
     double tolerance =
         (a[n].name == "slopes" ? 4.0 : 1.0) * GradTolerance(call);
-    // do.o of a query has the out that was rounded, and what belongs to many
-    // queries sums their errors.
+    // do.o of a query uses the rounded output, and gradients shared by many
+    // queries accumulate their errors.
     const bool tensor = n + 3 >= a.size();
     tolerance += rounding * (tensor ? 1.0 : std::sqrt(call.q.size(2)));
-    // Dropout keeps weights of up to 1 / (1 - rate), whose errors grow alike.
+    // Dropout scales weights by up to 1 / (1 - rate), and their errors too.
     tolerance /= 1.0 - options.dropout.rate;
     EXPECT_LE(RelativeError(a[n].value, b[n].value), tolerance) << a[n].name;
   }
 }
 
-// The cases themselves: each pair of levels that can occur does.
+// Checks the cases themselves: each pair of levels that can occur does.
 TEST(PairwiseTest, EveryPairOccurs) {
   for (Kind kind : {Kind::kAny, Kind::kShort}) {
     const std::vector<Case> cases = CoveringCases(kind);
@@ -408,7 +408,7 @@ TEST(PairwiseTest, EveryPairOccurs) {
         }
       }
     }
-    // Of all, only table queries without a query table cannot be.
+    // Only table queries without a query table are impossible.
     if (kind == Kind::kAny) {
       EXPECT_EQ(occurring, Pairs() - 1);
     }

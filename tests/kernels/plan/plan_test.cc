@@ -1,5 +1,4 @@
-// Which driver takes which call, what it says about itself, and plans that are
-// kept.
+// Which driver runs which call, how it is reported, and plans that are kept.
 #include "locus/plan.h"
 
 #include "kernels/compare.h"
@@ -19,8 +18,8 @@ struct Choice {
   int64_t q_heads, kv_heads, q_len, k_len, dim;
   const char* encoding;  // "", "rope", "shaw"
   const char* driver;
-  const char* not_short;   // why; nullptr: it is
-  const char* not_decode;  // why; nullptr: it was not asked, or takes it
+  const char* not_short;   // the reason; nullptr if it is accepted
+  const char* not_decode;  // the reason; nullptr if accepted or not tried
 };
 
 constexpr const char* kLong = "more than 256 tokens";
@@ -74,7 +73,8 @@ TEST(PlanTest, TheFirstDriverThatAcceptsTakesTheCall) {
   }
 }
 
-// Operands of a call change no choice: every forward driver takes all of them.
+// Operands of a call do not change the choice: every forward driver accepts
+// them.
 TEST(PlanTest, OperandsDoNotChangeTheDriver) {
   for (const Choice& c : kChoices) {
     const Tensor q = Input(c.q_heads, c.q_len, 1, c.dim);
@@ -123,7 +123,8 @@ TEST(PlanTest, ExplainingChecksTheCall) {
             "3 query heads cannot share 2 key heads");
 }
 
-// The scale of terms and that of options must not contradict each other.
+// The scale of the terms and that of the options must not contradict each
+// other.
 TEST(PlanTest, TermsKeepTheirScale) {
   const Tensor q = Input(2, 8, 1);
   Terms terms;
@@ -151,8 +152,8 @@ TEST(PlanTest, AttentionIntoTakesAnEncoding) {
   EXPECT_EQ(result.lse.ToVector(), expected.lse.ToVector());
 }
 
-// A plan gives the bits of a call, forward and backward, on other tensors and
-// after everything that it was made from is gone.
+// A plan gives results bitwise equal to a call, forward and backward, on other
+// tensors and after everything that it was made from has been destroyed.
 TEST(AttentionPlanTest, RunsManyTimes) {
   for (int64_t length : {40, 300}) {
     std::vector<int64_t> positions(static_cast<size_t>(length));

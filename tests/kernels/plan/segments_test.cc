@@ -1,11 +1,11 @@
-// Packed sequences whose positions run on from one to the next: what an
-// encoding must cover is what a segment spans, not the whole row.
+// Packed sequences with consecutive positions from one to the next: an encoding
+// must cover the span of a segment, not of the whole row.
 #include "kernels/compare.h"
 
 namespace locus::testing {
 namespace {
 
-// Two sequences in a row, at positions first, first + 1 ...
+// Two sequences in a row, at positions first, first + 1, ...
 Call PackedCall(int64_t left, int64_t right, int64_t first) {
   const int64_t length = left + right;
   Call call;
@@ -21,8 +21,8 @@ Call PackedCall(int64_t left, int64_t right, int64_t first) {
   return call;
 }
 
-// Encodings by offset that are made for 40 tokens, which is less than both
-// sequences together have.
+// Encodings by offset for 40 tokens, which is less than both sequences have
+// together.
 TEST(SegmentsTest, TablesCoverTheirSegmentsAlone) {
   constexpr int64_t kLongest = 40;
   OnEveryTarget([] {
@@ -43,7 +43,7 @@ TEST(SegmentsTest, TablesCoverTheirSegmentsAlone) {
   });
 }
 
-// A sequence knows nothing of the one that it is packed with.
+// A sequence does not depend on the one that it is packed with.
 TEST(SegmentsTest, PackedEqualsAlone) {
   constexpr int64_t kLeft = 40, kRight = 23;
   const auto encoding =

@@ -1,4 +1,4 @@
-// The engine on its own threads and on those that the program brings.
+// Calls on the library's own threads, and on a backend of the program.
 #include "locus/threads.h"
 
 #include <atomic>
@@ -19,7 +19,7 @@ void ThreadsOfMine(int threads, void (*body)(void*), void* argument) {
   for (std::thread& other : others) other.join();
 }
 
-// As a library that has no thread to spare.
+// A backend that only runs the calling thread.
 void OnlyMe(int threads, void (*body)(void*), void* argument) {
   asked = threads;
   body(argument);

@@ -1,5 +1,5 @@
-// M-RoPE through the whole engine: plain positions are text, packed ones are
-// images and videos, and masks mean the same for both.
+// M-RoPE in all drivers: plain positions are text, packed ones are images and
+// videos, and masks treat both alike.
 #include "kernels/cache/calls.h"
 
 namespace locus::testing {
@@ -14,8 +14,9 @@ MRope Multimodal(MRopeSections dealing = MRopeSections::kChunked) {
 
 Rope Ordinary() { return {kHeadDim, PairLayout::kHalves, {.base = 1e4}}; }
 
-// (t, h, w) of tokens as Qwen2-VL numbers them: text, an image of 2 x 3, text,
-// then a video of 5 frames of 1 x 2 whose time runs past the text after it.
+// (t, h, w) of tokens as numbered by Qwen2-VL: text, an image of 2 x 3, text,
+// then a video of 5 frames of 1 x 2 whose time exceeds that of the text after
+// it.
 std::vector<std::array<int64_t, 3>> Tokens() {
   std::vector<std::array<int64_t, 3>> tokens;
   int64_t next = 0;
@@ -52,8 +53,9 @@ std::vector<int64_t> Packed(int64_t begin, int64_t end) {
 constexpr int64_t kImageTokens = 3 + 6 + 2;  // without the video
 constexpr int64_t kTokens = kImageTokens + 10 + 2;
 
-// Attention in float64 by the words of the paper: each pair of q and k rotated
-// by its own coordinate, key j visible to query i if i - left <= j <= i.
+// Attention in float64 by the definition of the paper: each pair of q and k
+// rotates by its own coordinate, and key j is visible to query i if i - left <=
+// j <= i.
 Tensor ByHand(const Sequence& x, const std::vector<int32_t>& axis,
               int64_t left) {
   const auto tokens = Tokens();
@@ -93,7 +95,7 @@ Tensor ByHand(const Sequence& x, const std::vector<int32_t>& axis,
   return out;
 }
 
-// Which coordinate turns each pair, written out by hand.
+// The coordinate that rotates each pair, written out by hand.
 std::vector<int32_t> AxesOf(MRopeSections dealing) {
   if (dealing == MRopeSections::kChunked) return {0, 0, 1, 1, 1, 2, 2, 2};
   return {0, 1, 2, 0, 1, 2, 0, 1};
@@ -170,7 +172,7 @@ TEST(MRopeEngineTest, DecodesTextTokenByToken) {
   }
 }
 
-// Images keep their order: causal attention may go by packed positions.
+// Images keep their order: causal attention may use packed positions.
 TEST(MRopeEngineTest, CausalImagesEqualThePaper) {
   const Sequence whole = RandomSequence(kTokens);
   const auto cut = [](const Tensor& t) { return Part(t, 0, kImageTokens); };
@@ -191,7 +193,8 @@ TEST(MRopeEngineTest, CausalImagesEqualThePaper) {
   }
 }
 
-// After a video the text is earlier than its last frames: only indices tell.
+// After a video, the text is at earlier positions than its last frames, so only
+// indices have the right order.
 TEST(MRopeEngineTest, VideosGoByIndex) {
   const Sequence x = RandomSequence(kTokens);
   const std::vector<int64_t> positions = Packed(0, kTokens);
@@ -223,8 +226,8 @@ TEST(MRopeEngineTest, VideosGoByIndex) {
   }
 }
 
-// A cache is told where images are and counts on by itself: text before them by
-// default, text after them above every coordinate.
+// A cache is given the positions of images and continues by itself: text before
+// them by default, text after them above every coordinate.
 TEST(MRopeEngineTest, DecodesImagesAndVideos) {
   const Sequence x = RandomSequence(kTokens + 3);
   std::vector<int64_t> positions = Packed(0, kTokens);
@@ -240,7 +243,7 @@ TEST(MRopeEngineTest, DecodesImagesAndVideos) {
     append(3, kTokens, /*given=*/true);
     append(kTokens, kTokens + 2, /*given=*/false);
     append(kTokens + 2, kTokens + 3, /*given=*/false);
-    // The video is at times 8 .. 12, the text after it at 10 and 11.
+    // The video has times 8 .. 12, the text after it 10 and 11.
     std::vector<int64_t> all = positions;
     for (int64_t p : {13, 14, 15}) all.push_back(PackPosition(p, p, p));
     EXPECT_EQ(cache.positions()[1], 1);
@@ -266,7 +269,7 @@ TEST(MRopeEngineTest, DecodesImagesAndVideos) {
     cache.Rerotate(rope);
     EXPECT_LE(RelativeError(cache.Decode(q, rope, cached).out, last),
               8 * kTolerance);
-    // Cut in the middle of the image, text goes on above what is left of it.
+    // Truncated within the image; text continues above what remains of it.
     cache.Truncate(7);
     append(7, 8, /*given=*/false);
     EXPECT_EQ(cache.positions().back(), PackPosition(6, 6, 6));
@@ -292,13 +295,13 @@ TEST(MRopeEngineTest, RefusesMasksThatPackedPositionsCannotTell) {
             "a window cannot go by packed positions such as "
             "1152934698754768905, which have no distance from one another: "
             "let it go by_index");
-  // Queries left to count, and keys packed.
+  // Default query positions, and packed keys.
   options = {.causal = true, .k_positions = packed};
   EXPECT_EQ(refusal(options),
             "causal attention cannot compare position 0 of a text token with "
             "the packed position 1152934698754768905: pack those of text too, "
             "as PackPosition(p, p, p), or let it go by_index");
-  // Three coordinates without the mark of PackPosition.
+  // Three coordinates without the flag of PackPosition.
   std::vector<int64_t> unmarked = packed;
   for (int64_t& p : unmarked) p -= kPackedFrom;
   options = {.q_positions = unmarked, .k_positions = unmarked};
@@ -316,7 +319,7 @@ TEST(MRopeEngineTest, RefusesMasksThatPackedPositionsCannotTell) {
             "made by PackPosition");
 }
 
-// A bias or a table goes by positions, which must then be in order too.
+// A bias or a table uses positions, which must then be increasing as well.
 TEST(MRopeEngineTest, ByIndexRefusesTablesOverPositionsThatFall) {
   const Sequence x = RandomSequence(4);
   const std::vector<int64_t> falling = {0, 1, 3, 2};

@@ -1,4 +1,4 @@
-// Tables of cosines and sines: made once, or the caller's own.
+// Tables of cosines and sines: precomputed, or given by the caller.
 #include <initializer_list>
 #include <numeric>
 
@@ -22,7 +22,7 @@ void ExpectSame(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.ToVector(), b.ToVector());
 }
 
-// Every value twice, where a pair of the layout has its channels.
+// Every value twice, at both channels of its pair in the layout.
 Tensor Twice(const Tensor& table, PairLayout layout) {
   const int64_t rows = table.size(0), pairs = table.size(1);
   std::vector<double> out;
@@ -35,8 +35,8 @@ Tensor Twice(const Tensor& table, PairLayout layout) {
   return Tensor::From({rows, 2 * pairs}, std::move(out)).To(table.dtype());
 }
 
-// cos and sin are within the rounding to float32 of a number below 1, 2^-25,
-// and the share of the angle, of those in float64.
+// cos and sin differ from those in float64 by at most the float32 rounding of a
+// number below 1, 2^-25, and the error of the angle.
 TEST(RotaryTableTest, RowsAreRoundedFloat64) {
   OnEveryTarget([] {
     const Rotation r = Rope(128, PairLayout::kHalves).RotationFor(1);
@@ -47,7 +47,7 @@ TEST(RotaryTableTest, RowsAreRoundedFloat64) {
     std::vector<double> cos(64), sin(64);
     for (size_t i = 0; i < positions.size(); ++i) {
       r.CosSin(positions[i], cos.data(), sin.data());
-      // Three angles are rounded, each by 2^-53 of itself at most.
+      // Three angles are rounded, each by at most 2^-53 of itself.
       const double bound =
           0x1p-25 + 3 * 0x1p-53 * static_cast<double>(positions[i] + 64);
       for (size_t p = 0; p < 64; ++p) {
@@ -58,8 +58,8 @@ TEST(RotaryTableTest, RowsAreRoundedFloat64) {
   });
 }
 
-// The same for pairs that turn by two axes, with offsets, after two tokens that
-// do not rotate: near the origin, over many rows, and far out.
+// The same for pairs that rotate by two axes, with offsets, after two tokens
+// that do not rotate: near the origin, over many rows, and far out.
 TEST(RotaryTableTest, RowsOfMixedAxesAreRoundedFloat64) {
   OnEveryTarget([] {
     Rotation r;
@@ -80,8 +80,8 @@ TEST(RotaryTableTest, RowsOfMixedAxesAreRoundedFloat64) {
     std::vector<double> cos(11), sin(11);
     for (size_t i = 0; i < positions.size(); ++i) {
       r.CosSin(positions[i], cos.data(), sin.data());
-      // Of each axis three angles are rounded, and the gain may carry a number
-      // past 1, where float32 is half as fine.
+      // Per axis, three angles are rounded; the gain may make a number exceed
+      // 1, where float32 has half the resolution.
       const double reach = static_cast<double>(positions[i]) / 70 + 140;
       const double bound = 1.25 * (0x1p-24 + 6 * 0x1p-53 * fastest * reach);
       for (size_t p = 0; p < 11; ++p) {
@@ -89,7 +89,7 @@ TEST(RotaryTableTest, RowsOfMixedAxesAreRoundedFloat64) {
         EXPECT_NEAR(table.sin().At(i, p), sin[p], bound) << positions[i];
       }
     }
-    // A row depends on nothing but its position.
+    // A row depends only on its position.
     for (size_t i : std::initializer_list<size_t>{1, 2, 77, 444, 600}) {
       const RotaryTable one(r, std::span(positions).subspan(i, 1));
       for (size_t p = 0; p < 11; ++p) {
@@ -265,7 +265,7 @@ TEST(RotaryTableTest, RefusesBadTables) {
       "the first rotary channel must not be negative, got -2");
 }
 
-// The mistake to catch: tables of one layout under the name of the other.
+// The mistake to catch: tables of one layout passed as the other.
 TEST(RotaryTableTest, RefusesTablesOfTheOtherLayout) {
   const Tensor cos = Tensor::From(
       {2, 4},

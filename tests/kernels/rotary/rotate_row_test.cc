@@ -1,4 +1,4 @@
-// The row that attention rotates has the bits of rotation alone.
+// Rows rotated within attention are bitwise equal to those of Rotate.
 #include "kernels/compare.h"
 #include "locus/rotary.h"
 
@@ -59,7 +59,7 @@ TEST(RotateRowTest, HasTheBitsOfRotate) {
             EXPECT_EQ(row[d], y.Data<float>()[d]) << "channel " << d;
           }
         }
-        // Promoted on the way, the same as promoted before.
+        // Promotion during the rotation equals promotion before it.
         for (DType dtype : {DType::kBF16, DType::kF16}) {
           const Tensor stored = x.To(dtype);
           std::vector<float> row(static_cast<size_t>(2 * pairs));

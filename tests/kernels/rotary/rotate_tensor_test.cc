@@ -1,4 +1,5 @@
-// Rotation alone: the vector kernels against float64, every way to call them.
+// Rotation of tensors: the SIMD kernels against float64, with every entry
+// point.
 #include <numeric>
 
 #include "kernels/compare.h"
@@ -19,7 +20,7 @@ Tensor Random(std::vector<int64_t> shape, uint64_t seed, DType dtype) {
   return RandomTensor(std::move(shape), seed).To(dtype);
 }
 
-// Half the distance between neighbours above 1: a rounding of the type.
+// Half the distance between adjacent numbers above 1: one rounding of the type.
 double UnitRoundoff(DType dtype) {
   return dtype == DType::kBF16  ? 0x1p-8
          : dtype == DType::kF16 ? 0x1p-11
@@ -73,7 +74,7 @@ void ExpectSame(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.ToVector(), b.ToVector());
 }
 
-// A contiguous copy that shares nothing.
+// A contiguous copy that shares no memory.
 Tensor Copy(const Tensor& x) {
   return Tensor::From(x.shape(), x.ToVector()).To(x.dtype());
 }
@@ -163,8 +164,8 @@ TEST(RotateTest, EveryRotaryEncodingEqualsFloat64) {
   });
 }
 
-// Frequencies per head are a rotation of its own for each, of the query heads
-// of a group alike.
+// Frequencies per head are equivalent to a separate rotation for each, with
+// those of a group's query heads equal.
 TEST(RotateTest, HeadsOfFrequenciesAreRotationsOfTheirOwn) {
   for (PairLayout layout : kLayouts) {
     Rotation r = Example(layout, 7, /*first_channel=*/1);
@@ -203,7 +204,7 @@ TEST(RotateTest, HeadsOfFrequenciesAreRotationsOfTheirOwn) {
   }
 }
 
-// Nothing that rotates is missing above.
+// Every rotation of the list is covered.
 TEST(RotateTest, EveryExampleOfTheListEqualsFloat64) {
   int64_t seen = 0;
   for (const EncodingInfo& info : Encodings()) {
@@ -222,7 +223,7 @@ TEST(RotateTest, EveryExampleOfTheListEqualsFloat64) {
   EXPECT_GE(seen, 3) << "rope, rope-2d, mrope";
 }
 
-// Any number of pairs, at any channel: vectors, halves of vectors and rests.
+// Any number of pairs, at any channel: vectors, half vectors and remainders.
 TEST(RotateTest, OddPairsAndPartialHeadsEqualFloat64) {
   OnEveryTarget([] {
     for (PairLayout layout : kLayouts) {
@@ -239,7 +240,7 @@ TEST(RotateTest, OddPairsAndPartialHeadsEqualFloat64) {
   });
 }
 
-// Angles past 2^27, where positions are no longer split, and around it.
+// Angles beyond 2^27, where positions are no longer split, and around it.
 TEST(RotateTest, FarPositionsEqualFloat64) {
   const Rotation r = Example(PairLayout::kHalves, 8);
   const Tensor x = Random({1, 1, 6, 16}, 4, DType::kF32);
@@ -249,7 +250,7 @@ TEST(RotateTest, FarPositionsEqualFloat64) {
   ExpectRotated(Rotate(x, r, positions), x, r, positions);
 }
 
-// A view with the strides of a [B, L, H, D] array, of every second channel, and
+// Views with the strides of a [B, L, H, D] array, of every second channel, and
 // of both.
 std::vector<Tensor> Views(DType dtype) {
   const Tensor tokens_first = Random({2, 9, 3, 24}, 5, dtype);
@@ -339,7 +340,7 @@ TEST(RotateTest, InverseUndoesAndBackwardTransposes) {
       Rotation mirrored = r;
       for (double& theta : mirrored.theta) theta = -theta;
       ExpectRotated(RotateBackward(x, r, positions), x, mirrored, positions);
-      // A table knows no gain; its inverse is that of each pair.
+      // A table does not store the gain; its inverse is that of each pair.
       const RotaryTable table(r, positions);
       ExpectSame(Rotate(y, table, {.inverse = true}),
                  Rotate(y, r, positions, /*inverse=*/true));
@@ -362,8 +363,9 @@ TEST(RotateTest, BitsDoNotDependOnThreads) {
   }
 }
 
-// Long heads are walked one after another by tables made in several goes, and
-// large results are stored around the caches. Short ones go token by token.
+// Long heads are processed one after another with tables computed in several
+// steps, and large results use non-temporal stores. Short ones go token by
+// token.
 TEST(RotateTest, LongHeadsHaveTheBitsOfShortOnes) {
   constexpr int64_t kPairs = 512, kDim = 2 * kPairs, kPieces = 21, kShort = 100;
   const Positions positions = From(70, kPieces * kShort);
@@ -391,7 +393,7 @@ TEST(RotateTest, LongHeadsHaveTheBitsOfHeadsInsideTokens) {
     OnEveryTarget([&] {
       for (PairLayout layout : kLayouts) {
         const Rotation r = Example(layout, kPairs);
-        // The sequences' own positions, and those that they share.
+        // Different positions per sequence, and shared ones.
         for (int64_t count : {2 * kLength, kLength}) {
           const Positions positions = From(70, count);
           const Tensor expected = Rotate(by_token, r, positions);
@@ -418,7 +420,8 @@ TEST(RotateTest, ResultsLieAsTheirInputs) {
   EXPECT_EQ(Rotate(by_token, r).strides(), by_token.strides());
 }
 
-// Decoded one by one, packed or whole: a position has one row of bits.
+// Decoded one by one, packed or whole: the bits of a row depend only on its
+// position.
 TEST(RotateTest, RowsDependOnThePositionAlone) {
   OnEveryTarget([] {
     for (const Rotation& r : Rotations(/*dim=*/32, /*length=*/4096)) {

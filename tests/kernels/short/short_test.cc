@@ -1,5 +1,5 @@
-// Short calls: those that the kernel of whole rows takes, for every option that
-// it claims, against the reference.
+// Short calls: those that the kernel of whole rows accepts, with every option
+// that it supports, against the reference.
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -7,7 +7,7 @@ namespace {
 
 bool GoesShort(const Call& call) { return DriverOf(call) == "short"; }
 
-// Consecutive positions from q_first and k_first on, alike in all sequences.
+// Consecutive positions from q_first and k_first on, the same in all sequences.
 void Count(Call& call, int64_t q_first, int64_t k_first) {
   call.q_pos.clear();
   call.k_pos.clear();
@@ -31,11 +31,11 @@ Call Plain(int64_t length, int64_t dim = 32, int64_t heads = 1) {
   return call;
 }
 
-// A copy that may be written to.
+// A copy that may be modified.
 Tensor Copy(const Tensor& t) { return t.To(DType::kF64).To(DType::kF32); }
 
 // Random lengths, sizes, grouped heads, masks, caps and temperatures, for every
-// subset of the terms that are claimed.
+// subset of the supported terms.
 TEST(ShortTest, RandomCallsEqualReference) {
   OnEveryTarget([] {
     for (uint64_t seed = 0; seed < 90; ++seed) {
@@ -69,7 +69,7 @@ TEST(ShortTest, RandomCallsEqualReference) {
   });
 }
 
-// Every encoding that lowers to claimed terms, at lengths around those of
+// Every encoding that lowers to supported terms, at lengths around those of
 // vectors, blocks and panels, up to the longest.
 TEST(ShortTest, EncodingsEqualReference) {
   int taken = 0;
@@ -87,13 +87,13 @@ TEST(ShortTest, EncodingsEqualReference) {
       OnEveryTarget([&call] { ExpectForwardEqualsReference(call); });
     }
   }
-  // none, rope, mrope, xpos, alibi, t5, kerple, sandwich, fire, tupe and swin
-  // at least.
+  // At least none, rope, mrope, xpos, alibi, t5, kerple, sandwich, fire, tupe
+  // and swin.
   EXPECT_GE(taken, 11 * 5);
 }
 
-// Up to four keys, rows of whole vectors: the way that plans nothing, with one
-// key more for its neighbour.
+// Up to four keys with rows of whole vectors, for which Few is used, and five
+// keys for comparison.
 TEST(ShortTest, FewKeysEqualReference) {
   OnEveryTarget([] {
     for (const int64_t keys : {1, 2, 3, 4, 5}) {
@@ -114,7 +114,8 @@ TEST(ShortTest, FewKeysEqualReference) {
             Count(call, 3, 0);
             call = AsFloat(call);
             ExpectForwardEqualsReference(call);
-            // Logits of 1e9 need the general softmax, and NaN stays in its row.
+            // Logits of 1e9 need the general softmax, and NaN is confined to
+            // its row.
             call.terms.scale.scale = 1e9;
             ExpectForwardEqualsReference(call);
             call.q = Copy(call.q);
@@ -131,7 +132,7 @@ TEST(ShortTest, FewKeysEqualReference) {
   });
 }
 
-// Windows and key lengths that leave nothing to see, too.
+// Including windows and key lengths that leave no visible keys.
 TEST(ShortTest, ShapeIsThatOfTheMask) {
   for (const int64_t q_first : {0, 5, 40}) {
     for (const int64_t keys : {0, 1, 9}) {
@@ -186,7 +187,7 @@ TEST(ShortTest, NarrowTypesAreStorageOnly) {
   });
 }
 
-// [B, L, H, D] in memory; and rows whose elements lie apart.
+// [B, L, H, D] in memory; and rows whose elements are not adjacent.
 TEST(ShortTest, StridedViewsEqualContiguousTensors) {
   for (int64_t length : {4, 33}) {
     const Tensor q = RandomTensor({2, length, 3, 32}, 1).To(DType::kF32);
@@ -231,7 +232,7 @@ TEST(ShortTest, NotANumberStaysInItsRow) {
       call.k = Copy(call.k);
       call.v = Copy(call.v);
       call.q.MutableData<float>()[bad * 32 + 1] = NAN;
-      // Seen from row `first` on.
+      // Visible from row `first` on.
       call.v.MutableData<float>()[first * 32 + 2] = INFINITY;
       call.options.causal = true;
       ASSERT_TRUE(GoesShort(call));
@@ -249,7 +250,7 @@ TEST(ShortTest, NotANumberStaysInItsRow) {
           }
         }
       }
-      // A key that is no number spoils whoever sees it, and nobody else.
+      // A NaN key affects the queries that see it, and no others.
       call = Plain(length);
       call.k = Copy(call.k);
       call.k.MutableData<float>()[first * 32] = NAN;
@@ -268,7 +269,7 @@ TEST(ShortTest, NothingSeenIsZero) {
     for (int64_t length : {2, 30}) {
       Call call = Plain(length);
       call.options.return_lse = true;
-      // Queries lie before all keys; or there are no keys at all.
+      // Queries before all keys; or no keys at all.
       Count(call, 0, 100);
       call.options.causal = true;
       for (int round = 0; round < 2; ++round) {
@@ -303,7 +304,7 @@ TEST(ShortTest, HugeLogitsDoNotOverflow) {
   });
 }
 
-// The cosines that a thread keeps are those of the rotation at hand.
+// The cosines cached by a thread are those of the current rotation.
 TEST(ShortTest, KeptAnglesFollowTheRotation) {
   const auto rope = [](double base, double gain) {
     Rotation r;

@@ -1,4 +1,5 @@
-// bf16 and f16 as storage, seen through rotation: promoted, rotated, demoted.
+// bf16 and f16 as storage types, tested through rotation: promoted, rotated,
+// demoted.
 #include "kernels/compare.h"
 #include "locus/rotary.h"
 
@@ -15,7 +16,7 @@ Rotation Example(PairLayout layout, int64_t pairs) {
           .theta = std::vector<double>(static_cast<size_t>(pairs), 0.5)};
 }
 
-// NaN and infinity stay in their pair.
+// NaN and infinity are confined to their pair.
 TEST(ConvertTest, BadNumbersStayInTheirPair) {
   OnEveryTarget([] {
     for (DType dtype : kAll) {
@@ -35,8 +36,8 @@ TEST(ConvertTest, BadNumbersStayInTheirPair) {
 }
 
 // Bit patterns 0 .. count - 1 in the first channel of every pair, 0 in the
-// second: [1, 1, count / pairs, 2 * pairs]. One pair runs in single lanes, 32
-// in vectors.
+// second: [1, 1, count / pairs, 2 * pairs]. A single pair runs in single lanes,
+// 32 pairs in vectors.
 Tensor Patterns(DType dtype, int64_t count, const Rotation& r) {
   const int64_t pairs = r.NumPairs();
   Tensor x = Tensor::Zeros(dtype, {1, 1, count / pairs, 2 * pairs});
@@ -60,8 +61,8 @@ void ForEachForm(const F& f) {
   });
 }
 
-// Every 16-bit number passes through position 0 unchanged: it is promoted and
-// demoted again. NaN stays NaN.
+// Every 16-bit number is unchanged at position 0, where it is promoted and
+// demoted again. NaN remains NaN.
 TEST(ConvertTest, NumbersSurvivePositionZero) {
   ForEachForm([](DType dtype, const Rotation& r) {
     const Tensor x = Patterns(dtype, 1 << 16, r);
@@ -84,9 +85,9 @@ TEST(ConvertTest, NumbersSurvivePositionZero) {
 // Demoting rounds as Tensor::To does: to nearest, ties to even, to infinity.
 TEST(ConvertTest, RoundsLikeTensors) {
   ForEachForm([](DType dtype, Rotation r) {
-    // The product of a 16-bit number and the gain is exact in float32. f16
-    // numbers then fall between subnormals, on ties among others; twice the
-    // largest overflows.
+    // The product of a 16-bit number and the gain is exact in float32. Some f16
+    // results are between subnormals, including ties; twice the largest number
+    // overflows.
     for (int shift : {-20, -14, -3, 1}) {
       r.gain = std::ldexp(1.0 + 0x1p-10, shift);
       const Tensor x = Patterns(dtype, 0x7C00, r);

@@ -8,8 +8,8 @@
 namespace locus::testing {
 namespace {
 
-// Floats of every exponent, the borders of f16 among them, round as the
-// tensor's own conversion does.
+// Floats of every exponent, including the limits of f16, are rounded as by the
+// tensor's own conversion.
 TEST(StoreFloatsTest, RoundsAsTensorsDo) {
   std::vector<float> values = {0.0F,       -0.0F,      65504.0F, 65519.996F,
                                65520.0F,   1e30F,      INFINITY, -INFINITY,
@@ -35,8 +35,8 @@ TEST(StoreFloatsTest, RoundsAsTensorsDo) {
   });
 }
 
-// Quiet and signalling, also where all that is not infinity lies in the half
-// that is cut off.
+// Quiet and signalling NaNs, including those whose payload is entirely in the
+// half that is cut off.
 TEST(StoreFloatsTest, NaNStaysNaN) {
   std::vector<float> values;
   for (uint32_t bits : {0x7FC00000U, 0xFFC00001U, 0x7F800001U, 0xFF80FFFFU}) {
@@ -55,7 +55,7 @@ TEST(StoreFloatsTest, NaNStaysNaN) {
   });
 }
 
-// Every number of 16 bits, side by side and apart.
+// Every 16-bit number, with adjacent elements and with a stride.
 TEST(RowsTest, LoadsWhatTensorsHold) {
   constexpr int64_t kCount = 1 << 16;
   std::vector<uint16_t> bits(static_cast<size_t>(2 * kCount));

@@ -1,5 +1,5 @@
-// Products with rows of int8 are exact sums of integers, times a scale, however
-// the CPU adds pairs.
+// Products with int8 rows are exact integer sums times a scale, however the CPU
+// adds pairs.
 #include <span>
 
 #include "kernels/compare.h"
@@ -19,7 +19,7 @@ bool HasIntegers() { return LOCUS_INT8_PRODUCTS != 0; }
 bool Fuses() { return stream::FusesPairs(); }
 
 #if LOCUS_INT8_PRODUCTS
-// s[r][j] = q[r].key j for `rows` queries; `stride` floats from row to row.
+// s[r][j] = q[r].key j for `rows` queries; rows are `stride` floats apart.
 void Dots(bool fused, const int8_t* keys, int64_t count, const int16_t* q,
           int64_t rows, int64_t dim, float* s, int64_t stride) {
   const stream::RowsOf<int8_t> all{.base = keys, .stride = dim};
@@ -69,7 +69,7 @@ std::vector<T> Integers(int64_t count, int most, uint64_t seed) {
   return all;
 }
 
-// Plain and, where there is such an instruction, fused.
+// Plain and, if there is such an instruction, fused.
 std::vector<bool> Ways() {
   return HWY_DYNAMIC_DISPATCH(Fuses)() ? std::vector{false, true}
                                        : std::vector{false};
@@ -89,7 +89,7 @@ TEST(StreamInt8Test, DotsAreExactSums) {
           (fused, keys.data(), kKeys, q.data(), rows, dim, s.data(), kStride);
           for (int64_t r = 0; r < rows; ++r) {
             for (int64_t j = 0; j < kKeys; ++j) {
-              // Lanes are summed as floats where a target has no other way.
+              // Lanes are added as floats on targets that have no other way.
               int64_t sum = 0, size = 0;
               for (int64_t d = 0; d < dim; ++d) {
                 const int64_t product =
@@ -136,7 +136,8 @@ TEST(StreamInt8Test, SumsFollowTheirWeights) {
                   sum += product;
                   size += std::abs(product);
                 }
-                // A weight is off by half of 2^-15 of the largest, at most 1.
+                // A weight is off by half of 2^-15 of the largest, which is at
+                // most 1.
                 ASSERT_NEAR(out[static_cast<size_t>(r * dim + d)], sum,
                             double(count) * 127 * 0x1p-16 + 8 * kEps * size)
                     << fused << " " << dim << " " << count << " " << r;

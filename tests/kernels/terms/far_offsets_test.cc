@@ -1,5 +1,5 @@
-// Buckets saturate, so that maps of T5, Shaw and DeBERTa know every offset that
-// two positions can have.
+// Buckets saturate, so the maps of T5, Shaw and DeBERTa support every offset of
+// two valid positions.
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -64,7 +64,7 @@ TEST(FarOffsetsTest, SaturatedBucketsEqualReference) {
           call = AsFloat(call);
           ExpectForwardEqualsReference(call);
           ExpectBackwardEqualsReference(call, 9);
-          // Any window, whether it reaches as far or not.
+          // Any window, whether or not it reaches that far.
           for (int64_t left : {int64_t{2}, int64_t{1} << 62,
                                std::numeric_limits<int64_t>::max()}) {
             call.options.window =
@@ -77,7 +77,7 @@ TEST(FarOffsetsTest, SaturatedBucketsEqualReference) {
   });
 }
 
-// Short calls of consecutive positions take a way of their own.
+// Short calls at consecutive positions use a driver of their own.
 TEST(FarOffsetsTest, ShortCallsSeeAsFar) {
   std::vector<Made> all = Saturating();
   all.push_back({"none", {.scale = {.scale = 0.25}}});

@@ -1,4 +1,4 @@
-// Partial results over disjoint keys, put together.
+// Merging partial results over disjoint keys.
 #include <cstring>
 #include <memory>
 
@@ -26,7 +26,7 @@ TEST(MergeTest, PartsEqualTheWhole) {
   options.return_lse = true;
   const auto whole = Attention(q, k, v, alibi, options);
   options.q_positions = positions;
-  // Causal: early queries see nothing of the later parts.
+  // Causal: early queries see no keys of the later parts.
   AttentionResult merged;
   for (int64_t begin = 0; begin < length; begin += 37) {
     const int64_t end = std::min(length, begin + 37);
@@ -36,12 +36,12 @@ TEST(MergeTest, PartsEqualTheWhole) {
         Attention(q, Keys(k, begin, end), Keys(v, begin, end), alibi, options);
     merged = begin == 0 ? part : Merge(merged, part);
   }
-  // Each merge rounds a few times more.
+  // Each merge adds a few roundings.
   EXPECT_LE(RelativeError(merged.out, whole.out), 8 * kEps);
   EXPECT_LE(RelativeError(merged.lse, whole.lse), 8 * kEps);
 }
 
-// Two results [2, 3, 5, dim] of `dtype`; some rows of either saw nothing.
+// Two results [2, 3, 5, dim] of `dtype`; some rows of either saw no key.
 AttentionResult Partial(DType dtype, int64_t dim, uint64_t seed) {
   std::vector<float> lse;
   for (int64_t row = 0; row < 30; ++row) {
@@ -52,7 +52,7 @@ AttentionResult Partial(DType dtype, int64_t dim, uint64_t seed) {
           .lse = Tensor::From({2, 3, 5}, std::move(lse))};
 }
 
-// Every other element of rows of twice the length.
+// Every other element of rows twice as long.
 Tensor Strided(const Tensor& x) {
   const std::vector<int64_t> shape = x.shape();
   Tensor wide =
@@ -103,7 +103,7 @@ TEST(MergeTest, EqualsTheFormula) {
   });
 }
 
-// Where one part saw nothing, the other passes through.
+// If one part saw no key, the other is unchanged.
 TEST(MergeTest, NothingChangesNothing) {
   AttentionResult a = Partial(DType::kF32, 37, 1);
   AttentionResult none{
@@ -122,7 +122,7 @@ TEST(MergeTest, NothingChangesNothing) {
 TEST(MergeTest, NaNStaysInItsRow) {
   AttentionResult a = Partial(DType::kF32, 4, 1);
   AttentionResult b = Partial(DType::kF32, 4, 2);
-  // The second meets a row that saw nothing.
+  // The second is merged with a row that saw no key.
   b.lse.MutableData<float>()[3] = NAN;
   b.lse.MutableData<float>()[6] = NAN;
   ASSERT_EQ(a.lse.Data<float>()[6], -INFINITY);

@@ -1,5 +1,5 @@
-// Biases by two-dimensional offsets, with a token that stands apart, and by a
-// profile.
+// Biases by two-dimensional offsets, with a special token such as [CLS], and by
+// a profile.
 #include <numeric>
 
 #include "kernels/compare.h"
@@ -27,8 +27,8 @@ void ExpectEqualsReference(const Call& call) {
   ExpectBackwardEqualsReference(call, 5);
 }
 
-// Rows of 21 tokens: more than a vector, and no multiple of one. With a class
-// token at 0 they begin at 1.
+// Rows of 21 tokens: more than a vector, and not a multiple of one. With a
+// class token at 0 they begin at 1.
 BucketMap Raster(bool with_token) {
   BucketMap map = BucketMap::Window2D(14, 21);
   if (!with_token) return map;
@@ -51,7 +51,8 @@ TEST(ApartTest, GridsWithATokenApartEqualReference) {
   ExpectEqualsReference(call);
 }
 
-// Apart in the middle, where stretches end, and where the map is saturated.
+// A special token in the middle, where runs end, and where the map is
+// saturated.
 TEST(ApartTest, TokensApartEqualReference) {
   for (int64_t position : {0, 37, 260, 299}) {
     for (bool both : {false, true}) {
@@ -62,7 +63,7 @@ TEST(ApartTest, TokensApartEqualReference) {
   }
 }
 
-// Packed sequences have a token apart each; the order of tokens is any.
+// Packed sequences have a special token each, and tokens are in any order.
 TEST(ApartTest, PackedAndScatteredEqualReference) {
   Call call = Biased(Raster(true), 1 + 14 * 21);
   const size_t length = call.q_pos.size();
@@ -73,13 +74,14 @@ TEST(ApartTest, PackedAndScatteredEqualReference) {
   call.k_pos = call.q_pos;
   call.k_seg = call.q_seg;
   ExpectEqualsReference(call);
-  // All of them in one.
+  // All of them in one segment.
   call.q_seg.clear();
   call.k_seg.clear();
   ExpectEqualsReference(call);
 }
 
-// Tables, too, forward, with dropout and weights; their gradients are refused.
+// Tables as well, forward, with dropout and weights; their gradients are
+// rejected.
 TEST(ApartTest, TablesEqualReferenceForward) {
   const BucketMap spaced = BucketMap::T5(32, 64, /*bidirectional=*/true)
                                .WithSpecial(30, /*both=*/true);

@@ -13,7 +13,7 @@ Call PlainCall(int64_t length) {
   return call;
 }
 
-// Beyond the ends of the query table its rows repeat; the bias goes on.
+// Past the ends of the query table its rows repeat, while the bias continues.
 TEST(TablesTest, BiasesReachPastTheQueryTable) {
   const BucketMap maps[] = {BucketMap::T5(20, 100, /*bidirectional=*/true),
                             BucketMap::Deberta(22, 110),
@@ -40,13 +40,14 @@ TEST(TablesTest, BiasesReachPastTheQueryTable) {
   });
 }
 
-// The buckets that occur are the same, and one table has many more.
+// The buckets that occur are the same, but one table has many more.
 TEST(TablesTest, TablesOfDifferentSizes) {
   const BucketMap many = BucketMap::T5(8000, 20000, /*bidirectional=*/false);
   const BucketMap one = BucketMap::Constant();
   OnEveryTarget([&] {
     Call call = PlainCall(1);
-    // A rotation, or a table of one bucket would be folded into the keys.
+    // With a rotation, since a table of one bucket would be folded into the
+    // keys.
     call.terms.rotate = Rotation{.rotary_dim = 4, .theta = {1.0, 0.5}};
     for (const auto& [q_map, k_map] :
          {std::pair(many, one), std::pair(one, many)}) {

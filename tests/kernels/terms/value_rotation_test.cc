@@ -1,4 +1,4 @@
-// Rotated values: relative, where outputs are rotated back, and absolute.
+// Rotated values: relative, with outputs rotated back, and absolute.
 #include "kernels/compare.h"
 
 namespace locus::testing {
@@ -26,8 +26,8 @@ Call LongCall(int64_t queries, int64_t keys) {
   return AsFloat(call);
 }
 
-// Beside another rotation of q and k, and beside the same one, whose cosines it
-// shares.
+// With a different rotation of q and k, and with the same one, whose cosines
+// are shared.
 std::vector<Call> Rotated(const Call& call) {
   std::vector<Call> all(2, call);
   all[0].terms.rotate = RotationOf(10, 0, PairLayout::kInterleaved);
@@ -45,7 +45,7 @@ std::vector<Call> RotatedPerHead(const Call& call) {
   return all;
 }
 
-// Alone, and all of these.
+// Alone, and with all of these.
 std::vector<Call> Variants(const Call& call) {
   std::vector<Call> all(2, call);
   all[1].terms.rotate_values->relative = false;
@@ -110,7 +110,7 @@ TEST(ValueRotationTest, NarrowTypesAreStorageOnly) {
   }
 }
 
-// Only offsets matter to the relative form; the other turns with the positions.
+// The relative form depends only on offsets; the absolute one on positions.
 TEST(ValueRotationTest, RelativeValuesDoNotKnowTheirPosition) {
   for (const bool relative : {true, false}) {
     Call call = LongCall(200, 200);
@@ -130,7 +130,7 @@ TEST(ValueRotationTest, RelativeValuesDoNotKnowTheirPosition) {
   }
 }
 
-// Values are cached as they came and rotated when they are read.
+// Values are cached unrotated and rotated when they are read.
 TEST(ValueRotationTest, CachesEqualTheWholeCall) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (Call& call : Variants(LongCall(5, 120))) {
@@ -146,7 +146,7 @@ TEST(ValueRotationTest, CachesEqualTheWholeCall) {
       EXPECT_EQ(cache.values().ToVector(), call.v.ToVector());
       const auto expected = reference::Attention(call.q, call.k, call.v,
                                                  call.terms, call.Options());
-      // Keys that are stored rotated are rounded to storage once more.
+      // Keys that are stored rotated are rounded to the storage type once more.
       const double stored = call.terms.rotate && dtype == DType::kBF16
                                 ? 0x1p-6
                                 : ForwardTolerance(call);
@@ -159,7 +159,7 @@ TEST(ValueRotationTest, CachesEqualTheWholeCall) {
 
 TEST(ValueRotationTest, ShortCallsEqualReference) {
   OnEveryTarget([] {
-    // Of several, whose cosines a thread keeps.
+    // Several rotations, whose cosines a thread caches.
     for (const int64_t queries : {1, 30, 60}) {
       for (Call& call : Variants(LongCall(queries, 60))) {
         ASSERT_EQ(DriverOf(call), "short");

@@ -1,4 +1,4 @@
-// Time in proportion to the input: more is a finding, as a crash is.
+// Linear time is required: exceeding it counts as a finding, like a crash.
 #ifndef LOCUS_TESTS_MODELS_FUZZ_BUDGET_H_
 #define LOCUS_TESTS_MODELS_FUZZ_BUDGET_H_
 
@@ -17,9 +17,9 @@ inline double CpuSeconds() {
          1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Runs `read`, and again if it took long, since other work on the machine may
-// have been the reason. Under the sanitizers a reader takes less than 1 us a
-// byte; 64 KiB of keys compared with one another take seconds.
+// Runs `read`, and again if it took long, since other load on the machine may
+// be the reason. With sanitizers a reader takes less than 1 us per byte; a
+// quadratic comparison of 64 KiB of keys takes seconds.
 template <typename Read>
 void WithinBudget(size_t bytes, const Read& read) {
   const double budget = 0.2 + 4e-6 * static_cast<double>(bytes);

@@ -1,4 +1,4 @@
-// libFuzzer: configs. The first byte chooses layer, part and strictness.
+// libFuzzer: configs. The first byte selects layer, part and strictness.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ void Read(const uint8_t* data, size_t size) {
                               size - 1);
   try {
     const auto p = locus::models::FromConfig(text, options);
-    // What is accepted can also be lowered, where it needs no tensors.
+    // A config that is accepted can also be lowered, if it needs no tensors.
     if (p.attention.encoding != nullptr && p.head_dim <= 1024 &&
         p.q_heads <= 64) {
       auto shape =
@@ -34,7 +34,7 @@ void Read(const uint8_t* data, size_t size) {
       locus::Validate(p.attention.encoding->Lower(shape).terms, shape);
     }
   } catch (const locus::Error&) {
-    return;  // one sentence is the right answer to most of these
+    return;  // one sentence is the right answer for most of these
   }
 }
 

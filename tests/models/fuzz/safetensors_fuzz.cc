@@ -1,4 +1,4 @@
-// libFuzzer: safetensors files. Every tensor that is accepted is read through.
+// libFuzzer: safetensors files. Every accepted tensor is read completely.
 #include <cstddef>
 #include <cstdint>
 
@@ -17,7 +17,7 @@ void Read(const uint8_t* data, size_t size) {
       try {
         file.Get(entry.name).ToVector();
       } catch (const locus::Error&) {
-        continue;  // of a type that is not read
+        continue;  // of an unsupported type
       }
     }
   } catch (const locus::Error&) {
