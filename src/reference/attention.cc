@@ -171,6 +171,10 @@ class Problem {
     return terms.rotate_values && terms.rotate_values->relative;
   }
 
+  // The batch size, or 0 without queries: then any number of heads fits into
+  // memory, and a loop over them would not end.
+  int64_t NonEmptyBatch() const { return sizes.q_len == 0 ? 0 : sizes.batch; }
+
   int64_t KvHead(int64_t h) const {
     return h / (sizes.q_heads / sizes.kv_heads);
   }
@@ -404,7 +408,7 @@ Forward Attention(const Tensor& q, const Tensor& k, const Tensor& v,
   double* lse = f.lse.MutableData<double>();
   std::vector<double> capped(static_cast<size_t>(s.k_len));
   std::vector<double> prob(static_cast<size_t>(s.k_len));
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < p.NonEmptyBatch(); ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
         CheckInterrupt();
@@ -473,7 +477,7 @@ Backward AttentionBackward(const Tensor& d_out, const Tensor& q,
   const size_t keys = static_cast<size_t>(s.k_len);
   std::vector<double> capped(keys), prob(keys), d_p(keys);
 
-  for (int64_t b = 0; b < s.batch; ++b) {
+  for (int64_t b = 0; b < p.NonEmptyBatch(); ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
       for (int64_t i = 0; i < s.q_len; ++i) {
         CheckInterrupt();

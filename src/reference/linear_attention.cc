@@ -153,6 +153,10 @@ Tensor LinearAttention(const Tensor& q, const Tensor& k, const Tensor& v,
   }
   Validate(terms, shape);
 
+  Tensor result =
+      Tensor::Zeros(DType::kF64, {s.batch, s.q_heads, s.q_len, s.value_dim});
+  // Without elements, any number of heads fits into memory: do not loop.
+  if (result.NumElements() == 0) return result;
   const Features fq =
       FeaturesOf(q, options.feature_map, features, terms.rotate,
                  [&](int64_t b, int64_t i) { return mask.QPos(b, i); });
@@ -160,8 +164,6 @@ Tensor LinearAttention(const Tensor& q, const Tensor& k, const Tensor& v,
       FeaturesOf(k, options.feature_map, features, terms.rotate,
                  [&](int64_t b, int64_t j) { return mask.KPos(b, j); });
   const std::vector<double> values = v.ToVector();
-  Tensor result =
-      Tensor::Zeros(DType::kF64, {s.batch, s.q_heads, s.q_len, s.value_dim});
   double* out = result.MutableData<double>();
 
   for (int64_t b = 0; b < s.batch; ++b) {

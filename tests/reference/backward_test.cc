@@ -236,6 +236,15 @@ TEST(BackwardTest, NoKeysAndNoTokensAreFine) {
   EXPECT_EQ(run(0, 3, 2).d_q.shape(), (std::vector<int64_t>{0, 2, 3, 4}));
 }
 
+TEST(BackwardTest, ReturnsAtOnceWithoutQueries) {
+  const Tensor q = Tensor::Zeros(DType::kF64, {2, int64_t{1} << 40, 0, 4});
+  const Tensor k = Tensor::Zeros(DType::kF64, {2, 1, 3, 4});
+  EXPECT_EQ(reference::Attention(q, k, k, Terms{}).out.shape(), q.shape());
+  const Backward grads = reference::AttentionBackward(q, q, k, k, Terms{});
+  EXPECT_EQ(grads.d_q.shape(), q.shape());
+  EXPECT_EQ(grads.d_k.ToVector(), std::vector<double>(24, 0.0));
+}
+
 TEST(BackwardTest, NanStaysInItsRowOfQ) {
   Call call = CallMaker({.batch = 1}).Make();
   call.q_pos = call.k_pos = {0, 1, 2, 3, 4};

@@ -210,6 +210,14 @@ TEST(LinearAttentionTest, RefusesBadFeatureMaps) {
             "a feature map must not be negative, got -0.25");
 }
 
+TEST(LinearAttentionTest, ReturnsAtOnceWithoutQueries) {
+  const Tensor q = Tensor::Zeros(DType::kF64, {2, int64_t{1} << 40, 0, 4});
+  const Tensor k = Tensor::Zeros(DType::kF64, {2, 1, 3, 4});
+  const Rope rope(4, PairLayout::kHalves);
+  EXPECT_EQ(LinearAttention(q, k, k, rope).shape(), q.shape());
+  EXPECT_EQ(LinearAttention(q, q, q, rope).shape(), q.shape());
+}
+
 // 200,000 tokens: a matrix of pairs would be 320 GB, and 4 * 10^10 steps.
 TEST(LinearAttentionTest, GrowsWithTheLengthOnly) {
   constexpr int64_t kTokens = 200'000;
