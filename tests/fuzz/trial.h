@@ -191,6 +191,8 @@ class Trial {
       if (a[n].name == "slopes") of_terms.relative *= std::max(4.0, Reach());
       // Likewise multiplied by a coordinate, which is at most the position.
       if (a[n].name == "theta") of_terms.relative *= std::max(4.0, Farthest());
+      // Likewise multiplied by a score.
+      if (a[n].name == "scale") of_terms.relative *= LargestLse();
       const std::string wrong = Compare("d_" + a[n].name, a[n].value,
                                         e[n].value, p[n].value, of_terms);
       if (!wrong.empty()) return wrong;
@@ -211,6 +213,15 @@ class Trial {
         CallShape(call().q, call().k, call().v, call().Options());
     return std::max(std::abs(static_cast<double>(shape.MinPosition())),
                     std::abs(static_cast<double>(shape.MaxPosition())));
+  }
+
+  // The largest |lse|, which is about the largest score that counts, or 1.
+  double LargestLse() const {
+    double largest = 1.0;
+    for (const double lse : forward_.lse.ToVector()) {
+      if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
+    }
+    return largest;
   }
 
   // Tokens [begin, end) of x, as a view.
