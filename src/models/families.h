@@ -36,6 +36,11 @@ std::vector<Family> SpeechFamilies();      // conformers and similar
 std::vector<Family> WindowFamilies();      // SAM, Swin V2: windows of patches
 std::vector<Family> RefusedFamilies();     // known, not read, and why
 
+// What others took over from GPT-2 (family_absolute.cc): the spellings of its
+// config, and its flags of the softmax scale.
+SizeKeys Gpt2Sizes();
+void ReadGpt2Scale(Reader& r);
+
 const std::vector<Family>& AllFamilies();
 // Throws Error with what would be needed if no family has the type.
 const Family& FindFamily(const std::string& model_type);

@@ -6,6 +6,23 @@
 #include "models/families.h"
 
 namespace locus::models {
+
+SizeKeys Gpt2Sizes() {
+  return {.model_dim = {"n_embd"},
+          .q_heads = {"n_head"},
+          .kv_heads = {},
+          .head_dim = {},
+          .layers = {"n_layer"},
+          .length = {"n_positions"}};
+}
+
+void ReadGpt2Scale(Reader& r) {
+  if (!r.c.FlagOr("scale_attn_weights", true)) r.out.scale = 1.0;
+  if (r.c.FlagOr("scale_attn_by_inverse_layer_idx", false)) {
+    r.out.scale /= static_cast<double>(r.out.layer + 1);
+  }
+}
+
 namespace {
 
 constexpr const char* kPlain = "plain attention: position is in the input";
@@ -107,21 +124,13 @@ void Roberta(Reader& r) {
 }
 
 void Gpt2(Reader& r) {
-  r.Sizes({.model_dim = {"n_embd"},
-           .q_heads = {"n_head"},
-           .kv_heads = {},
-           .head_dim = {},
-           .layers = {"n_layer"},
-           .length = {"n_positions"}});
+  r.Sizes(Gpt2Sizes());
   r.Ignore({"n_ctx"});
   if (r.out.model_type == "gpt_bigcode") {
     r.Ignore({"num_key_value_heads"});
     if (r.c.FlagOr("multi_query", true)) r.out.kv_heads = 1;
   }
-  if (!r.c.FlagOr("scale_attn_weights", true)) r.out.scale = 1.0;
-  if (r.c.FlagOr("scale_attn_by_inverse_layer_idx", false)) {
-    r.out.scale /= static_cast<double>(r.out.layer + 1);
-  }
+  ReadGpt2Scale(r);
   r.NoPosition(kPlain);
   r.Learned("transformer.wpe.weight", r.out.trained_length, r.out.model_dim, 0);
 }

@@ -3,12 +3,12 @@
 
 #include "locus/encodings/rope2d.h"
 #include "models/families.h"
+#include "models/rotary_rules.h"
 
 namespace locus::models {
 
 void ReadQwenWindow(Reader& r);  // family_layered.cc
 
-// Assigns pairs to time, height and width as MRope does.
 void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
                  MRopeSections dealing) {
   const auto& [t, h, w] = sections;
@@ -32,13 +32,9 @@ void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
                                chunked ? "in chunks" : "interleaved"));
 }
 
-namespace {
-
-void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
-            double base, std::array<int64_t, 3> sections) {
-  r.Sizes(sizes);
-  ReadQwenWindow(r);
-  r.Rope({.base = base});
+std::array<int64_t, 3> ReadSections(Reader& r, std::array<int64_t, 3> sections,
+                                    MRopeSections dealing) {
+  const bool interleaved = dealing == MRopeSections::kInterleaved;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto object = r.c.MaybeObject(key);
     if (!object) continue;
@@ -49,14 +45,23 @@ void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
       }
       sections = {(*list)[0], (*list)[1], (*list)[2]};
     }
-    const auto interleaved = object->MaybeFlag("mrope_interleaved");
-    if (interleaved &&
-        *interleaved != (dealing == MRopeSections::kInterleaved)) {
+    const auto flag = object->MaybeFlag("mrope_interleaved");
+    if (flag && *flag != interleaved) {
       r.Refuse("{} = {} is not what {} does", object->Path("mrope_interleaved"),
-               *interleaved, r.out.family);
+               *flag, r.out.family);
     }
   }
-  SetSections(r, sections, dealing);
+  return sections;
+}
+
+namespace {
+
+void QwenVl(Reader& r, const SizeKeys& sizes, MRopeSections dealing,
+            double base, const std::array<int64_t, 3>& sections) {
+  r.Sizes(sizes);
+  ReadQwenWindow(r);
+  r.Rope({.base = base});
+  SetSections(r, ReadSections(r, sections, dealing), dealing);
 }
 
 void Qwen2Vl(Reader& r) {

@@ -134,12 +134,7 @@ void ChatGlm(Reader& r) {
 }
 
 void GptJ(Reader& r) {
-  r.Sizes({.model_dim = {"n_embd"},
-           .q_heads = {"n_head"},
-           .kv_heads = {},
-           .head_dim = {},
-           .layers = {"n_layer"},
-           .length = {"n_positions"}});
+  r.Sizes(Gpt2Sizes());
   r.IgnoredUpstream("n_ctx");
   r.Expect("rotary", true);
   r.Expect("scale_attn_weights", true);

@@ -4,6 +4,7 @@
 
 #include "locus/encodings/learned.h"
 #include "models/families.h"
+#include "models/images.h"
 #include "models/project.h"
 
 namespace locus::models {
@@ -197,25 +198,6 @@ std::function<void(Reader&)> Waves(WaveRow row) {
 
 // ------------------------------------------------------------------- images
 
-struct Sides {
-  int64_t height = 0, width = 0;
-};
-
-Sides ReadTableSides(Reader& r, const char* key) {
-  const Json* value = r.c.Find(key);
-  if (value == nullptr) Fail("{} is missing", r.c.Path(key));
-  if (!value->is_array()) {
-    const int64_t side = r.c.Int(key, 1, 65536);
-    return {side, side};
-  }
-  const auto sides = *r.c.MaybeInts(key, 2);
-  if (sides.size() != 2 || sides[0] < 1 || sides[1] < 1 || sides[0] > 65536 ||
-      sides[1] > 65536) {
-    Fail("{} must be one size or two, 1 .. 65536", r.c.Path(key));
-  }
-  return {sides[0], sides[1]};
-}
-
 struct ImageRow {
   const char* tensor;
   int64_t prefix = 1;  // rows before the patches, such as [CLS]
@@ -233,13 +215,7 @@ std::function<void(Reader&)> Image(ImageRow row) {
     r.out.causal = false;
     r.Sizes(row.sizes);
     r.Ignore(row.ignored);
-    const Sides image = ReadTableSides(r, "image_size");
-    const Sides patch = ReadTableSides(r, "patch_size");
-    const Sides grid{image.height / patch.height, image.width / patch.width};
-    if (grid.height < 1 || grid.width < 1) {
-      Fail("{} is smaller than {}", r.c.Path("image_size"),
-           r.c.Path("patch_size"));
-    }
+    const Sides grid = ReadPatches(r);
     const int64_t prefix = row.prefix_key != nullptr
                                ? r.c.IntOr(row.prefix_key, row.prefix, 0, 65536)
                                : row.prefix;
@@ -340,8 +316,8 @@ void Spectrogram(Reader& r) {
 void VitPose(Reader& r) {
   SetSide(r, Side::kEncoder);
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-  const Sides image = ReadTableSides(r, "image_size");
-  const Sides patch = ReadTableSides(r, "patch_size");
+  const Sides image = ReadSides(r, "image_size");
+  const Sides patch = ReadSides(r, "patch_size");
   const int64_t rows =
       (image.height / patch.height) * (image.width / patch.width);
   if (rows < 1) {
@@ -447,16 +423,8 @@ void GptNeo(Reader& r) {
 }
 
 void ImageGpt(Reader& r) {
-  r.Sizes({.model_dim = {"n_embd"},
-           .q_heads = {"n_head"},
-           .kv_heads = {},
-           .head_dim = {},
-           .layers = {"n_layer"},
-           .length = {"n_positions"}});
-  if (!r.c.FlagOr("scale_attn_weights", true)) r.out.scale = 1.0;
-  if (r.c.FlagOr("scale_attn_by_inverse_layer_idx", false)) {
-    r.out.scale /= static_cast<double>(r.out.layer + 1);
-  }
+  r.Sizes(Gpt2Sizes());
+  ReadGpt2Scale(r);
   r.NoPosition(kPlainAttention);
   r.Learned("wpe.weight", r.out.trained_length, r.out.model_dim, 0);
 }
@@ -615,12 +583,7 @@ std::vector<Family> TableFamilies() {
       {{"GPT", {"openai-gpt"}, "learned table", ""},
        Text({.tensor = "positions_embed.weight",
              .side = Side::kDecoder,
-             .sizes = {.model_dim = {"n_embd"},
-                       .q_heads = {"n_head"},
-                       .kv_heads = {},
-                       .head_dim = {},
-                       .layers = {"n_layer"},
-                       .length = {"n_positions"}}})},
+             .sizes = Gpt2Sizes()})},
       {{"GPT-Neo",
         {"gpt_neo"},
         "learned table; every other layer slides",
@@ -641,12 +604,7 @@ std::vector<Family> TableFamilies() {
         "`sinusoidal_embeddings` only fills it; `causal` makes a decoder"},
        Xlm},
       {{"CTRL", {"ctrl"}, "sinusoids, [sin, cos] halves, 10000^(-2i/d)", ""},
-       Waves({.sizes = {.model_dim = {"n_embd"},
-                        .q_heads = {"n_head"},
-                        .kv_heads = {},
-                        .head_dim = {},
-                        .layers = {"n_layer"},
-                        .length = {"n_positions"}}})},
+       Waves({.sizes = Gpt2Sizes()})},
       {{"XGLM",
         {"xglm"},
         "sinusoids, [sin, cos] halves, 10000^(-i/(d/2 - 1))",
@@ -737,7 +695,7 @@ std::vector<Family> TableFamilies() {
          r.out.part = "encoder";
          r.out.causal = false;
          r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-         const Sides image = ReadTableSides(r, "image_size");
+         const Sides image = ReadSides(r, "image_size");
          const auto tubelet = r.c.MaybeInts("tubelet_size", 3);
          const int64_t frames = r.c.Int("num_frames", 1, 65536);
          if (!tubelet || tubelet->size() != 3 || (*tubelet)[0] < 1 ||
@@ -768,8 +726,8 @@ std::vector<Family> TableFamilies() {
          r.out.part = "encoder";
          r.out.causal = false;
          r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-         const Sides image = ReadTableSides(r, "image_size");
-         const Sides patch = ReadTableSides(r, "patch_size");
+         const Sides image = ReadSides(r, "image_size");
+         const Sides patch = ReadSides(r, "patch_size");
          const int64_t frames = r.c.Int("num_frames", 1, 65536) /
                                 r.c.Int("tubelet_size", 1, 65536);
          r.Ignore({"decoder_num_attention_heads", "decoder_num_hidden_layers"});

@@ -2,53 +2,25 @@
 #include "locus/encodings/learned.h"
 #include "locus/encodings/swin.h"
 #include "models/families.h"
+#include "models/images.h"
 #include "models/project.h"
 
 namespace locus::models {
 namespace {
 
-struct Raster {
-  int64_t height = 0, width = 0;
-};
-
-// A size, or [height, width].
-Raster ReadSides(Reader& r, const char* key, int64_t fallback) {
-  const Json* value = r.c.Find(key);
-  if (value == nullptr) return {fallback, fallback};
-  if (!value->is_array()) {
-    const int64_t side = r.c.Int(key, 1, 65536);
-    return {side, side};
-  }
-  const auto sides = *r.c.MaybeInts(key, 2);
-  if (sides.size() != 2 || sides[0] < 1 || sides[1] < 1 || sides[0] > 65536 ||
-      sides[1] > 65536) {
-    Fail("{} must be one size or two, 1 .. 65536", r.c.Path(key));
-  }
-  return {sides[0], sides[1]};
-}
-
-Raster Patches(Reader& r) {
-  const Raster image = ReadSides(r, "image_size", 224);
-  const Raster patch = ReadSides(r, "patch_size", 16);
-  const Raster grid{image.height / patch.height, image.width / patch.width};
-  if (grid.height < 1 || grid.width < 1) {
-    Fail("{} is smaller than {}", r.c.Path("image_size"),
-         r.c.Path("patch_size"));
-  }
-  return grid;
-}
+constexpr int64_t kImageSide = 224, kPatchSide = 16;  // unless a config says
 
 void Vit(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
   r.NoPosition("plain attention: position is in the input");
-  const Raster grid = Patches(r);
+  const Sides grid = ReadPatches(r, kImageSide, kPatchSide);
   // DeiT has a distillation token in addition to [CLS].
   const int64_t prefix = r.out.model_type == "deit" ? 2 : 1;
   const int64_t rows = prefix + grid.height * grid.width;
   const int64_t width = r.out.model_dim;
-  const Raster wanted{
+  const Sides wanted{
       r.options.grid_height != 0 ? r.options.grid_height : grid.height,
       r.options.grid_width != 0 ? r.options.grid_width : grid.width};
   if (wanted.height < 1 || wanted.width < 1 || wanted.height > 65536 ||
@@ -89,41 +61,19 @@ std::string SwinPrefix(const Reader& r) {
 void Swin(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
-  const auto depths = r.c.MaybeInts("depths", 16);
-  const auto heads = r.c.MaybeInts("num_heads", 16);
   const int64_t embed = r.c.IntOr("embed_dim", 96, 1, kMostWidth);
-  if (!depths || !heads || depths->empty() || depths->size() != heads->size()) {
-    Fail("{} and {} must be lists of the same length", r.c.Path("depths"),
-         r.c.Path("num_heads"));
-  }
-  int64_t layers = 0;
-  for (int64_t depth : *depths) {
-    if (depth < 1 || depth > kMostLayers) {
-      Fail("an entry of {} must lie in 1 .. {}, got {}", r.c.Path("depths"),
-           kMostLayers, depth);
-    }
-    layers += depth;
-  }
-  r.Layers(layers);
-  size_t stage = 0;
-  int64_t block = r.out.layer;
-  while (block >= (*depths)[stage]) block -= (*depths)[stage++];
-  const int64_t h = (*heads)[stage];
-  const int64_t width = embed << stage;
-  if (h < 1 || h > kMostHeads || width % h != 0) {
-    Fail("stage {} has width {} and {} heads", stage, width, h);
-  }
-  r.Heads(width, h, h, width / h);
-  const Raster image = ReadSides(r, "image_size", 224);
-  const Raster patch = ReadSides(r, "patch_size", 4);
+  const SwinStage where = ReadSwinStage(r, embed, true);
+  const Sides image = ReadSides(r, "image_size", kImageSide);
+  const Sides patch = ReadSides(r, "patch_size", 4);
   const int64_t side =
-      std::min(image.height / patch.height, image.width / patch.width) >> stage;
+      std::min(image.height / patch.height, image.width / patch.width) >>
+      where.stage;
   int64_t window = r.c.IntOr("window_size", 7, 1, 4096);
   const bool whole = side <= window;
   if (whole) window = std::max<int64_t>(side, 1);
   r.IgnoredUpstream("use_absolute_embeddings_window");
   r.Ignore({"hidden_size", "num_layers", "num_hidden_layers"});
-  if (block % 2 == 1 && !whole) {
+  if (where.block % 2 == 1 && !whole) {
     r.Warn(
         "this block shifts the image by {} before it cuts windows, and masks "
         "what was not together",
@@ -148,8 +98,8 @@ void Swin(Reader& r) {
       fmt::format("bias by 2-D offset in windows of {} x {}", window, window),
       {.name = fmt::format("{}encoder.layers.{}.blocks.{}.attention.self."
                            "relative_position_bias_table",
-                           SwinPrefix(r), stage, block),
-       .shape = {rows, h},
+                           SwinPrefix(r), where.stage, where.block),
+       .shape = {rows, where.heads},
        .use = "bias by offset"},
       [window](Tensor table) {
         return std::make_shared<SwinBias>(std::move(table), window, window);
@@ -164,7 +114,7 @@ void Beit(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-  const Raster grid = Patches(r);
+  const Sides grid = ReadPatches(r, kImageSide, kPatchSide);
   const int64_t patches = grid.height * grid.width;
   const int64_t width = r.out.model_dim, heads = r.out.q_heads;
   r.out.trained_length = patches + 1;

@@ -7,48 +7,18 @@
 
 #include "locus/encodings/learned.h"
 #include "models/families.h"
+#include "models/images.h"
 #include "models/lowering.h"
 #include "models/project.h"
 
 namespace locus::models {
 namespace {
 
-struct Extent {
-  int64_t height = 0, width = 0;
-};
-
-// A size, or [height, width].
-Extent ReadExtent(Reader& r, const char* key) {
-  const Json* value = r.c.Find(key);
-  if (value == nullptr) Fail("{} is missing", r.c.Path(key));
-  if (!value->is_array()) {
-    const int64_t side = r.c.Int(key, 1, 65536);
-    return {side, side};
-  }
-  const auto sides = *r.c.MaybeInts(key, 2);
-  if (sides.size() != 2 || sides[0] < 1 || sides[1] < 1 || sides[0] > 65536 ||
-      sides[1] > 65536) {
-    Fail("{} must be one size or two, 1 .. 65536", r.c.Path(key));
-  }
-  return {sides[0], sides[1]};
-}
-
-Extent PatchGrid(Reader& r) {
-  const Extent image = ReadExtent(r, "image_size");
-  const Extent patch = ReadExtent(r, "patch_size");
-  const Extent grid{image.height / patch.height, image.width / patch.width};
-  if (grid.height < 1 || grid.width < 1) {
-    Fail("{} is smaller than {}", r.c.Path("image_size"),
-         r.c.Path("patch_size"));
-  }
-  return grid;
-}
-
 // -------------------------------------------------- rows by both axes
 
 // q.(H[y_m - y_n] + W[x_m - x_n]), without the scale. Positions are y * width +
 // x within the window, or in the whole image.
-std::shared_ptr<const Encoding> AxisRows(Extent window, int64_t dim,
+std::shared_ptr<const Encoding> AxisRows(Sides window, int64_t dim,
                                          const Tensor& by_height,
                                          const Tensor& by_width) {
   const std::vector<double> h = by_height.ToVector(), w = by_width.ToVector();
@@ -74,7 +44,7 @@ std::shared_ptr<const Encoding> AxisRows(Extent window, int64_t dim,
   });
 }
 
-void SetAxisRows(Reader& r, const std::string& at, Extent window) {
+void SetAxisRows(Reader& r, const std::string& at, Sides window) {
   const int64_t dim = r.out.head_dim;
   // The table has a row for every offset in the window.
   constexpr int64_t kMostNumbers = int64_t{1} << 28;
@@ -108,7 +78,7 @@ void Sam(Reader& r) {
   r.out.causal = false;
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
   r.Ignore({"scale"});  // applies to the features of the prompt
-  const Extent grid = PatchGrid(r);
+  const Sides grid = ReadPatches(r);
   const int64_t side = r.c.IntOr("window_size", 14, 0, 65536);
   const auto whole =
       r.c.MaybeInts("global_attn_indexes", static_cast<size_t>(kMostLayers));
@@ -116,7 +86,7 @@ void Sam(Reader& r) {
   const bool global =
       side == 0 || std::ranges::find(*whole, r.out.layer) != whole->end();
   r.out.layer_type = global ? kFull : "window_attention";
-  const Extent window = global ? grid : Extent{side, side};
+  const Sides window = global ? grid : Sides{side, side};
   r.out.trained_length = grid.height * grid.width;
   if (!global) {
     r.Warn(
@@ -147,14 +117,14 @@ void VitDet(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
   r.Sizes({.kv_heads = {}, .head_dim = {}, .length = {}});
-  const Extent grid = PatchGrid(r);
+  const Sides grid = ReadPatches(r);
   const int64_t side = r.c.IntOr("window_size", 0, 0, 65536);
   const auto cut =
       r.c.MaybeInts("window_block_indices", static_cast<size_t>(kMostLayers));
   const bool windowed =
       side != 0 && cut && std::ranges::find(*cut, r.out.layer) != cut->end();
   r.out.layer_type = windowed ? "window_attention" : kFull;
-  const Extent window = windowed ? Extent{side, side} : grid;
+  const Sides window = windowed ? Sides{side, side} : grid;
   r.out.trained_length = grid.height * grid.width;
   if (windowed) {
     r.Warn(
@@ -167,8 +137,8 @@ void VitDet(Reader& r) {
     SetAxisRows(r, fmt::format("encoder.layer.{}.attention.", r.out.layer),
                 window);
   }
-  const Extent trained = ReadExtent(r, "pretrain_image_size");
-  const Extent patch = ReadExtent(r, "patch_size");
+  const Sides trained = ReadSides(r, "pretrain_image_size");
+  const Sides patch = ReadSides(r, "patch_size");
   if (!r.c.FlagOr("use_absolute_position_embeddings", true)) return;
   const int64_t rows =
       (trained.height / patch.height) * (trained.width / patch.width) + 1;
@@ -256,48 +226,26 @@ void SwinV2(Reader& r) {
   r.out.part = "encoder";
   r.out.causal = false;
   const bool flat = r.out.model_type == "swin2sr";  // stages of equal size
-  const auto depths = r.c.MaybeInts("depths", 16);
-  const auto heads = r.c.MaybeInts("num_heads", 16);
   const int64_t embed = r.c.Int("embed_dim", 1, 1 << 14);
-  if (!depths || !heads || depths->empty() || depths->size() != heads->size()) {
-    Fail("{} and {} must be lists of the same length", r.c.Path("depths"),
-         r.c.Path("num_heads"));
-  }
-  int64_t layers = 0;
-  for (int64_t depth : *depths) {
-    if (depth < 1 || depth > kMostLayers) {
-      Fail("an entry of {} must lie in 1 .. {}, got {}", r.c.Path("depths"),
-           kMostLayers, depth);
-    }
-    layers += depth;
-  }
-  r.Layers(layers);
-  size_t stage = 0;
-  int64_t block = r.out.layer;
-  while (block >= (*depths)[stage]) block -= (*depths)[stage++];
-  const int64_t h = (*heads)[stage];
-  const int64_t width = flat ? embed : embed << stage;
-  if (h < 1 || h > kMostHeads || width % h != 0) {
-    Fail("stage {} has width {} and {} heads", stage, width, h);
-  }
-  r.Heads(width, h, h, width / h);
+  const SwinStage where = ReadSwinStage(r, embed, !flat);
   r.out.scale = 1.0;
-  const Extent grid = PatchGrid(r);
-  const int64_t side = std::min(grid.height, grid.width) >> (flat ? 0 : stage);
+  const Sides grid = ReadPatches(r);
+  const int64_t side =
+      std::min(grid.height, grid.width) >> (flat ? 0 : where.stage);
   int64_t window = r.c.IntOr("window_size", 7, 1, 1024);
   const bool whole = side <= window;
   if (whole) window = std::max<int64_t>(side, 1);
   const auto trained = r.c.MaybeInts("pretrained_window_sizes", 16);
-  if (trained && trained->size() != depths->size()) {
+  if (trained && trained->size() != where.stages) {
     Fail("{} has {} entries for {} stages", r.c.Path("pretrained_window_sizes"),
-         trained->size(), depths->size());
+         trained->size(), where.stages);
   }
   r.Ignore({"hidden_size", "num_layers", "num_hidden_layers"});
   r.Expect("use_absolute_embeddings", false);
   r.Warn(
       "q and k are scaled to length 1 first, and each head has a learned "
       "temperature");
-  if (block % 2 == 1 && !whole) {
+  if (where.block % 2 == 1 && !whole) {
     r.Warn(
         "this block shifts the image by {} before it cuts windows, and masks "
         "what was not together",
@@ -305,8 +253,8 @@ void SwinV2(Reader& r) {
   }
   r.out.trained_length = window * window;
   const std::string at = fmt::format("encoder.{}.{}.{}.{}.attention.self.",
-                                     flat ? "stages" : "layers", stage,
-                                     flat ? "layers" : "blocks", block);
+                                     flat ? "stages" : "layers", where.stage,
+                                     flat ? "layers" : "blocks", where.block);
   const OffsetNetwork network = {
       .w1 = {at + "continuous_position_bias_mlp.0.weight",
              {kSwinHidden, 2},
@@ -315,12 +263,14 @@ void SwinV2(Reader& r) {
              {kSwinHidden},
              "bias by offset"},
       .w2 = {at + "continuous_position_bias_mlp.2.weight",
-             {h, kSwinHidden},
+             {where.heads, kSwinHidden},
              "bias by offset"},
-      .scale = {at + "logit_scale", {h, 1, 1}, "temperature of the heads"},
+      .scale = {at + "logit_scale",
+                {where.heads, 1, 1},
+                "temperature of the heads"},
       .window = window,
-      .heads = h,
-      .trained = trained ? (*trained)[stage] : 0};
+      .heads = where.heads,
+      .trained = trained ? (*trained)[where.stage] : 0};
   if (network.trained < 0 || network.trained > 65536) {
     Fail("an entry of {} must lie in 0 .. 65536, got {}",
          r.c.Path("pretrained_window_sizes"), network.trained);

@@ -128,24 +128,7 @@ std::optional<double> ListedTheta(Reader& r, const RotaryRules& rules) {
 
 // Sections of M-RoPE from the config.
 void DealPairs(Reader& r, const RotaryRules& rules) {
-  std::array<int64_t, 3> sections = rules.sections;
-  const bool interleaved = *rules.dealing == MRopeSections::kInterleaved;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto object = r.c.MaybeObject(key);
-    if (!object) continue;
-    if (const auto list = object->MaybeInts("mrope_section", 8)) {
-      if (list->size() != 3) {
-        Fail("{} must have 3 entries, got {}", object->Path("mrope_section"),
-             list->size());
-      }
-      sections = {(*list)[0], (*list)[1], (*list)[2]};
-    }
-    const auto flag = object->MaybeFlag("mrope_interleaved");
-    if (flag && *flag != interleaved) {
-      r.Refuse("{} = {} is not what {} does", object->Path("mrope_interleaved"),
-               *flag, r.out.family);
-    }
-  }
+  auto sections = ReadSections(r, rules.sections, *rules.dealing);
   if (rules.time_takes_rest) {
     sections[0] = r.out.rotary->rotary_dim / 2 - sections[1] - sections[2];
   }

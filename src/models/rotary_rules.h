@@ -68,7 +68,10 @@ struct RotaryRules {
 void ReadByRules(Reader& r, const RotaryRules& rules);
 std::function<void(Reader&)> ByRules(const RotaryRules& rules);
 
-// Assigns pairs to time, height and width (family_multimodal.cc).
+// M-RoPE (family_multimodal.cc): the sections of a config, or `sections` if it
+// has none, and the assignment of pairs to time, height and width by them.
+std::array<int64_t, 3> ReadSections(Reader& r, std::array<int64_t, 3> sections,
+                                    MRopeSections dealing);
 void SetSections(Reader& r, const std::array<int64_t, 3>& sections,
                  MRopeSections dealing);
 
