@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -131,17 +132,25 @@ void RunDriver(const Plan& plan, const Rows& q, const Rows& k, const Rows& v,
   plan.driver->run(Call(plan, q, k, v), to);
 }
 
+bool HasMinusInf(const Tensor& lse) {
+  const std::span<const float> all(lse.Data<float>(),
+                                   static_cast<size_t>(lse.NumElements()));
+  return std::ranges::find(all, -std::numeric_limits<float>::infinity()) !=
+         all.end();
+}
+
 // A tensor for the gradient of the pair bias, f32: uninitialised if every
 // element will be stored by exactly one task, else zeros, written by all
-// threads since page faults take most of the time.
-Tensor PairGrads(const Plan& plan) {
+// threads since page faults take most of the time. Rows whose lse is -inf see
+// no key, whatever hides them, and are not stored.
+Tensor PairGrads(const Plan& plan, const Tensor& lse) {
   const AttentionOptions& o = plan.options;
   const CallSizes& s = plan.sizes;
   constexpr int64_t kFloats = int64_t{1} << 18;  // per task, 1 MiB
   Tensor pairs = Tensor::Empty(DType::kF32, o.pair_bias.shape());
   const bool sees_all = !o.causal && !o.window && !o.chunk &&
                         o.q_segments.empty() && o.key_lengths.empty() &&
-                        !o.mask.defined();
+                        !o.mask.defined() && !HasMinusInf(lse);
   if (sees_all && pairs.shape() == std::vector<int64_t>{s.batch, s.q_heads,
                                                         s.q_len, s.k_len}) {
     return pairs;
@@ -215,7 +224,7 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
         Tensor::Zeros(DType::kF32, plan.options.table_queries.shape());
   }
   if (backward.pair_bias) {
-    grads.operands.pair_bias = PairGrads(plan);
+    grads.operands.pair_bias = PairGrads(plan, lse);
   }
   const Tensor d_lse =
       backward.d_lse.defined() ? backward.d_lse.To(DType::kF32) : Tensor();

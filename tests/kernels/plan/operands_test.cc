@@ -257,6 +257,38 @@ TEST(OperandsTest, HiddenKeysMayHoldAnything) {
   }
 }
 
+// A bias of -inf on every key hides a row without a mask: its gradients are
+// zeros, whatever the memory held that they were given.
+TEST(OperandsTest, RowsHiddenByABiasHaveNoGradient) {
+  const int64_t queries = 257;
+  for (int64_t keys : {1, 3}) {
+    const std::vector<int64_t> shape = {1, 2, queries, keys};
+    const Tensor q = RandomTensor({1, 2, queries, 8}, 1).To(DType::kF32);
+    const Tensor k = RandomTensor({1, 2, keys, 8}, 2).To(DType::kF32);
+    AttentionOptions options{.return_lse = true};
+    options.pair_bias = RandomTensor(shape, 3).To(DType::kF32);
+    std::fill_n(options.pair_bias.MutableData<float>() + 5 * keys, 9 * keys,
+                -INFINITY);
+    const AttentionResult forward = Attention(q, k, k, Terms{}, options);
+    for (int round = 0; round < 4; ++round) {
+      // Freed memory of the same sizes is likely to be used next.
+      std::vector<Tensor> spoiled;
+      for (int n = 0; n < 8; ++n) {
+        spoiled.push_back(Tensor::Empty(DType::kF32, shape));
+        std::fill_n(spoiled.back().MutableData<float>(),
+                    spoiled.back().NumElements(), 7.0F);
+      }
+      spoiled.clear();
+      const AttentionGrads g = AttentionBackward(
+          forward.out, q, k, k, forward, Terms{}, options, {.pair_bias = true});
+      const std::vector<double> d = g.operands.pair_bias.ToVector();
+      for (int64_t n = 5 * keys; n < 14 * keys; ++n) {
+        EXPECT_EQ(d[static_cast<size_t>(n)], 0.0) << n;
+      }
+    }
+  }
+}
+
 // A dropped value has no effect, whatever it is; one that is kept does.
 TEST(OperandsTest, DroppedValuesMayBeAnything) {
   const int64_t length = 70;
