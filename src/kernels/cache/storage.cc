@@ -24,7 +24,7 @@ Tensor Copied(const Tensor& from, int64_t used, int64_t room) {
 
 void MoveDown(Tensor& rows, int64_t b, int64_t begin, int64_t end,
               int64_t to) noexcept {
-  if (!rows.defined()) return;
+  if (!rows.defined() || begin == end) return;
   const int64_t bytes = rows.size(3) * DTypeBytes(rows.dtype());
   for (int64_t h = 0; h < rows.size(1); ++h) {
     std::memmove(RowOf(rows, b, h, to), RowOf(rows, b, h, begin),

@@ -105,6 +105,13 @@ TEST(KvCacheEditTest, EvictsFromOneSequence) {
 }
 
 // Shifted keys equal keys appended at the new positions.
+// An empty cache takes no memory, so it may have any number of heads.
+TEST(KvCacheEditTest, EvictsNothingAtOnce) {
+  KvCache cache({.kv_heads = int64_t{1} << 53, .head_dim = 4});
+  cache.Evict(0, 0);
+  EXPECT_EQ(cache.size(), 0);
+}
+
 TEST(KvCacheEditTest, ShiftedKeysEqualKeysAppendedThere) {
   const Sequence x = RandomSequence(600, /*batch=*/2);
   Rotation gained = RopeRotation(500.0);
