@@ -124,9 +124,10 @@ inline void PackRows(const kernels::Rows& rows, const Tokens& tokens, int64_t b,
       panels);
 }
 
-// A row by offset, padded so that a panel past either end can be read, where
-// the end value repeats: [kCols x first] [width values] [kCols x last].
-constexpr int64_t kEndPad = static_cast<int64_t>(kCols);
+// A row by offset, padded so that a panel or a block of rows past either end
+// can be read, where the end value repeats: [kEndPad x first] [width values]
+// [kEndPad x last]. Without SIMD, a block is wider than a panel.
+constexpr int64_t kEndPad = static_cast<int64_t>(std::max(kCols, kRows));
 
 inline void PadEnds(float* row, int64_t width) {
   std::fill_n(row, kEndPad, row[kEndPad]);
