@@ -149,9 +149,11 @@ AttentionResult Attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Terms& terms,
                           const AttentionOptions& options = {});
 
-// The same into preallocated tensors, so that short calls need not allocate:
-// result.out and, with return_lse, result.lse, contiguous, with the shapes and
-// types given in AttentionResult. They must not overlap q, k or v.
+// The same into preallocated tensors, so that short calls need not allocate and
+// results can be laid out as their reader wants: result.out of any strides with
+// contiguous rows, such as [B, Lq, Hq, Dv] in memory, and, with return_lse,
+// result.lse, contiguous, with the shapes and types given in AttentionResult.
+// They must not overlap q, k or v.
 void AttentionInto(const Tensor& q, const Tensor& k, const Tensor& v,
                    const Terms& terms, const AttentionOptions& options,
                    AttentionResult& result);
@@ -184,6 +186,10 @@ struct BackwardOptions {
   Tensor d_lse = {};
   // Whether to compute the gradient of the pair bias, which is as large as it.
   bool pair_bias = false;
+  // Preallocated tensors for the gradients of q, k and v, with their shapes and
+  // types, of any strides with contiguous rows; absent: allocated, contiguous.
+  // They must not overlap the operands of the call.
+  Tensor d_q = {}, d_k = {}, d_v = {};
 };
 
 // The gradients of a call's operands, with the operands' shapes and types;

@@ -122,6 +122,13 @@ class Tensor {
   std::shared_ptr<const void> owner_;
 };
 
+// Limits the memory of released tensors and scratch that the library keeps for
+// later calls, since faulting in new pages costs more than the work of a short
+// call. The default, and the most, is 128 MiB; what exceeds a lower limit is
+// freed at once. Meant for a process whose other memory an allocator of its own
+// recycles, as PyTorch's.
+void SetKeptMemory(int64_t bytes);
+
 }  // namespace locus
 
 #endif  // LOCUS_TENSOR_H_

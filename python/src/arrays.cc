@@ -392,6 +392,7 @@ nb::object ToArray(const Tensor& tensor, nb::handle like) {
 void BindRawTensor(nb::module_& m) {
   nb::class_<RawTensor>(m, "_RawTensor");
   m.def("_raw_tensor", &MakeRaw);
+  m.def("_keep_memory", &SetKeptMemory);
   nb::class_<RawMask>(m, "_RawMask");
   m.def("_raw_mask", &MakeRawMask);
 }

@@ -88,6 +88,27 @@ nb::object Attend(const Arguments& a) {
   return ResultOf(result, q);
 }
 
+// Tensor `i` of those that a call writes its results to; None: absent.
+Tensor OutputOf(nb::handle outputs, Py_ssize_t i) {
+  const nb::handle output = PyTuple_GetItem(outputs.ptr(), i);
+  if (output.is_none()) return {};
+  return nb::cast<const RawTensor&>(output).tensor;
+}
+
+void AttendInto(const Arguments& a) {
+  const Borrowed q_in = BorrowData("q", a["q"]), k_in = BorrowData("k", a["k"]),
+                 v_in = BorrowData("v", a["v"]);
+  const Encoding& position = EncodingOf(a["encoding"]);
+  const Options options(a, q_in, k_in);
+  const nb::handle into = a["into"];
+  AttentionResult result{.out = OutputOf(into, 0),
+                         .lse = OutputOf(into, 1),
+                         .weights = OutputOf(into, 2)};
+  Compute([&] {
+    AttentionInto(q_in, k_in, v_in, position, options.options, result);
+  });
+}
+
 constexpr const char* kExplainDoc =
     "How attention (or, with backward=True, its gradient) would run a call, "
     "without running it: a dict with the driver, the drivers before it and why "
@@ -138,7 +159,9 @@ constexpr const char* kBackwardDoc =
     "pair_bias_grad=True, pair_bias, in their shapes and types. The same bits "
     "for any number of threads.";
 
+// With `into` (d_q, d_k, d_v), which it writes to, it returns d_params alone.
 nb::object Backward(const Arguments& a) {
+  const bool into = a.Has("into");
   const nb::handle q = a["q"], k = a["k"], v = a["v"];
   const Borrowed d_in = BorrowData("d_out", a["d_out"]),
                  q_in = BorrowData("q", q), k_in = BorrowData("k", k),
@@ -149,12 +172,22 @@ nb::object Backward(const Arguments& a) {
   const Encoding& position = EncodingOf(a["encoding"]);
   const Options options(a, q_in, k_in);
   const bool pair_bias = a.Flag("pair_bias_grad");
+  Tensor d_q, d_k, d_v;
+  if (into) {
+    d_q = OutputOf(a["into"], 0);
+    d_k = OutputOf(a["into"], 1);
+    d_v = OutputOf(a["into"], 2);
+  }
   const EncodingGrads grads = Compute([&] {
     const AttentionResult forward{.out = out_in.tensor(),
                                   .lse = lse_in.tensor()};
-    return AttentionBackward(
-        d_in, q_in, k_in, v_in, forward, position, options.options,
-        {.d_lse = d_lse ? d_lse->tensor() : Tensor(), .pair_bias = pair_bias});
+    return AttentionBackward(d_in, q_in, k_in, v_in, forward, position,
+                             options.options,
+                             {.d_lse = d_lse ? d_lse->tensor() : Tensor(),
+                              .pair_bias = pair_bias,
+                              .d_q = d_q,
+                              .d_k = d_k,
+                              .d_v = d_v});
   });
   nb::dict params;
   const auto operand = [&](const char* name, const Tensor& grad) {
@@ -171,6 +204,7 @@ nb::object Backward(const Arguments& a) {
     const DType dtype = i < own.size() ? own[i].value.dtype() : DType::kF64;
     params[grad.name.c_str()] = ToArray(grad.value.To(dtype), q);
   }
+  if (into) return params;
   return nb::make_tuple(ToArray(grads.d_q, q), ToArray(grads.d_k, k),
                         ToArray(grads.d_v, v), params);
 }
@@ -358,13 +392,26 @@ void BindAttention(nb::module_& m) {
                "threads: int | None = None) -> Any",
            kAttentionDoc, &Attend);
   Function(m,
-           "attention_backward(d_out: Any, q: Any, k: Any, v: Any, out: Any, "
-           "lse: Any, encoding: Encoding | None = None, *, causal: bool = "
-           "False, " +
+           "_attention_into(q: Any, k: Any, v: Any, encoding: Encoding | None, "
+           "into: tuple, *, causal: bool = False, " +
                mask + positions + operands + dropout +
-               "d_lse: Any | None = None, pair_bias_grad: bool = False, "
-               "threads: int | None = None) -> Any",
+               "return_lse: bool = False, return_weights: bool = False, "
+               "threads: int | None = None) -> None",
+           "", [](const Arguments& a) { AttendInto(a); });
+  const std::string backward =
+                        "d_out: Any, q: Any, k: Any, v: Any, out: Any, "
+                        "lse: Any, encoding: Encoding | None",
+                    backward_options =
+                        "*, causal: bool = False, " + mask + positions +
+                        operands + dropout +
+                        "d_lse: Any | None = None, pair_bias_grad: bool = "
+                        "False, threads: int | None = None) -> Any";
+  Function(m, "attention_backward(" + backward + " = None, " + backward_options,
            kBackwardDoc, &Backward);
+  Function(m,
+           "_attention_backward_into(" + backward + ", into: tuple, " +
+               backward_options,
+           "", &Backward);
   Function(m,
            "explain_call(q: Any, k: Any, v: Any, encoding: Encoding | None = "
            "None, *, backward: bool = False, causal: bool = False, " +

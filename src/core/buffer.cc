@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/os.h"
+#include "locus/tensor.h"
 
 namespace locus {
 namespace {
@@ -78,13 +79,20 @@ class Store {
   // Adds a block, freeing the oldest ones to make room. Returns false if the
   // block alone exceeds the limit.
   bool Keep(Block block) {
-    if (block.floats > kMostFloats) return false;
     const std::lock_guard<std::mutex> lock(mutex_);
-    while (held_ + block.floats > kMostFloats) Free(Remove(0));
+    if (block.floats > limit_) return false;
+    while (held_ + block.floats > limit_) Free(Remove(0));
     block.owner = ThisThread();
     blocks_[count_++] = block;
     held_ += block.floats;
     return true;
+  }
+
+  // Keeps at most so many floats from now on.
+  void Limit(int64_t floats) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    limit_ = std::clamp(floats, int64_t{0}, kMostFloats);
+    while (held_ > limit_) Free(Remove(0));
   }
 
   // Called around a fork, so that the child inherits a consistent store and an
@@ -112,6 +120,7 @@ class Store {
   std::array<Block, kMostFloats / kLargeFloats> blocks_;
   size_t count_ = 0;
   int64_t held_ = 0;
+  int64_t limit_ = kMostFloats;
 };
 
 // Never destroyed: buffers of other threads may outlive static destruction.
@@ -135,6 +144,10 @@ void Release(const Block& block) {
 }
 
 }  // namespace
+
+void SetKeptMemory(int64_t bytes) {
+  TheStore().Limit(bytes / static_cast<int64_t>(sizeof(float)));
+}
 
 FloatBuffer::~FloatBuffer() {
   if (data_ != nullptr) Release({.data = data_, .floats = capacity_});

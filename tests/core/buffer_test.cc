@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "locus/tensor.h"
+
 namespace locus {
 namespace {
 
@@ -40,6 +42,18 @@ TEST(FloatBufferTest, KeepsNothingThatIsTooLarge) {
   EXPECT_TRUE(ComesAgain(20 * kMega));
   { const FloatBuffer huge(33 * kMega); }
   EXPECT_TRUE(ComesAgain(20 * kMega));
+}
+
+// Fresh pages are zeros.
+TEST(FloatBufferTest, KeepsNoMoreThanTheLimit) {
+  EXPECT_TRUE(ComesAgain(20 * kMega));
+  SetKeptMemory(4 * kMega);
+  const FloatBuffer fresh(20 * kMega);
+  EXPECT_NE(fresh.data()[10 * kMega], static_cast<float>(20 * kMega) + 0.5F);
+  EXPECT_FALSE(ComesAgain(21 * kMega));
+  EXPECT_TRUE(ComesAgain(kMega));
+  SetKeptMemory(128 * kMega);
+  EXPECT_TRUE(ComesAgain(21 * kMega));
 }
 
 }  // namespace

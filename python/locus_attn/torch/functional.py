@@ -15,7 +15,6 @@ from locus_attn import _locus
 
 from . import kinds, ops
 from .offsets import Call
-from .raw import raw
 
 _DTYPES = {
     torch.float32: "float32",
@@ -116,7 +115,9 @@ def attention(
 
     q [B, Hq, Lq, D], k [B, Hkv, Lk, D], v [B, Hkv, Lk, Dv], all of float32,
     bfloat16 or float16 on the CPU, any strides; Hkv divides Hq. Memory beyond
-    inputs and outputs grows with the length, not with its square.
+    inputs and outputs grows with the length, not with its square. The result,
+    [B, Hq, Lq, Dv], lies in memory as [B, Lq, Hq, Dv], so that joining the heads
+    of a token copies nothing; the gradients of q, k and v lie as these do.
 
     encoding: a module of `locus.torch`, such as a `RelativeBias` of your own
       function, what `encoding(...)` makes of tensors, an encoding of `locus`
@@ -210,18 +211,13 @@ def attention(
     plain = direct and not _needs_graph(q, k, v, *params, *present)
     weights = None
     if plain or return_weights:
+        built = native if native is not None else kinds.build(kind, params)
+        asked = (return_lse, return_weights)
         with torch.no_grad():
-            result = locus.attention(
-                *(raw(q), raw(k), raw(v)),
-                native if native is not None else kinds.build(kind, params),
-                return_lse=return_lse,
-                return_weights=return_weights,
-                **ops._operands(operands),
-                **ops._keywords(*options),
-            )
+            out, lse, weights = ops.run(q, k, v, built, operands, options, *asked)
         if plain:
-            return result
-        weights = result[-1]
+            parts = tuple(x for x in (out, lse, weights) if x is not None)
+            return parts if len(parts) > 1 else out
     _refuse_tangents(q, k, v, *params, *present)
     if native is not None:
         kind, _holder = kinds.hold(native)

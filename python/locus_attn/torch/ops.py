@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import locus_attn as locus
+from locus_attn._locus import _attention_backward_into, _attention_into
 
 from . import kinds
 from .raw import integers, raw, raw_or_none
@@ -71,22 +72,49 @@ def _operands(operands) -> dict[str, Any]:
     return {name: raw_or_none(x) for name, x in zip(OPERANDS, operands, strict=True)}
 
 
-def attend(q, k, v, params, kind, *rest) -> tuple[Tensor, Tensor]:
-    """(out, lse) of `functional.attention`, without a graph."""
-    operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
-    encoding = kinds.build(kind, params)
-    out, lse = locus.attention(
+def _empty_out(q: Tensor, v: Tensor) -> Tensor:
+    """[B, Hq, Lq, Dv] that lies as [B, Lq, Hq, Dv] in memory: a model joins the heads
+    of a token next, and what backward needs is then the tensor that its projection
+    keeps, not a second one."""
+    return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3]).transpose(1, 2)
+
+
+def _empty_in_order_of(x: Tensor) -> Tensor:
+    """Of the sizes of x, and in its order of heads and tokens."""
+    if x.shape[1] > 1 and x.stride(1) < x.stride(2):
+        return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
+    return x.new_empty(x.shape)
+
+
+def run(
+    q, k, v, encoding, operands, options, return_lse=True, return_weights=False
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """(out, lse, weights), the last two None unless asked for, without a graph."""
+    rows = (q.shape[0], q.shape[1], q.shape[2])
+    out = _empty_out(q, v)
+    lse = q.new_empty(rows, dtype=torch.float32) if return_lse else None
+    weights = None
+    if return_weights:
+        weights = q.new_empty((*rows, k.shape[2]), dtype=torch.float32)
+    _attention_into(
         raw(q),
         raw(k),
         raw(v),
         encoding,
-        return_lse=True,
+        (raw(out), raw_or_none(lse), raw_or_none(weights)),
+        return_lse=return_lse,
+        return_weights=return_weights,
         **_operands(operands),
         **_keywords(*options),
     )
-    # As [B, Lq, Hq, Dv] in memory: a model joins the heads of a token next, and what
-    # backward needs is then the tensor that its projection keeps, not a second one.
-    return out.transpose(1, 2).contiguous().transpose(1, 2), lse
+    return out, lse, weights
+
+
+def attend(q, k, v, params, kind, *rest) -> tuple[Tensor, Tensor]:
+    """(out, lse) of `functional.attention`, without a graph."""
+    operands, options = rest[: len(OPERANDS)], rest[len(OPERANDS) :]
+    out, lse, _ = run(q, k, v, kinds.build(kind, params), operands, options)
+    return out, lse
 
 
 attention_op = torch.library.custom_op(
@@ -101,9 +129,7 @@ attention_op = torch.library.custom_op(
 
 @attention_op.register_fake
 def _(q, k, v, params, kind, *rest):
-    batch, heads, length, _ = q.shape
-    out = q.new_empty(batch, length, heads, v.shape[3]).transpose(1, 2)
-    return out, q.new_empty(batch, heads, length, dtype=torch.float32)
+    return _empty_out(q, v), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 def pull_back(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
@@ -115,9 +141,11 @@ def pull_back(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
     count = len(OPERANDS)
     operands, pair_bias_grad, options = rest[:count], rest[count], rest[count + 1 :]
     encoding = kinds.build(kind, params)
-    d_q, d_k, d_v, d_params = locus.attention_backward(
+    grads = tuple(map(_empty_in_order_of, (q, k, v)))
+    d_params = _attention_backward_into(
         *map(raw, (d_out, q, k, v, out, lse)),
         encoding,
+        tuple(map(raw, grads)),
         d_lse=raw_or_none(d_lse),
         pair_bias_grad=pair_bias_grad,
         **_operands(operands),
@@ -128,7 +156,7 @@ def pull_back(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
         for name, x in zip(OPERANDS, operands, strict=True)
         if x is not None
     ]
-    return d_q, d_k, d_v, param_grads(kind, params, d_params), d_operands
+    return *grads, param_grads(kind, params, d_params), d_operands
 
 
 attention_backward_op = torch.library.custom_op(
@@ -163,7 +191,8 @@ def _(d_out, d_lse, q, k, v, out, lse, params, kind, *rest):
         for name, x in zip(OPERANDS, rest[:count], strict=True)
         if x is not None
     ]
-    return dense(q), dense(k), dense(v), [dense(p) for p in params], d_operands
+    grads = map(_empty_in_order_of, (q, k, v))
+    return *grads, [dense(p) for p in params], d_operands
 
 
 def _save_attention(ctx, inputs, output) -> None:
@@ -276,9 +305,7 @@ def rotate_op(x, kind, positions, inverse):
 @rotate_op.register_fake
 def _(x, kind, positions, inverse):
     # As the engine lays out results: in the order of x.
-    if x.shape[1] > 1 and x.stride(1) < x.stride(2):
-        return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
-    return x.new_empty(x.shape)
+    return _empty_in_order_of(x)
 
 
 def _save_rotate(ctx, inputs, output) -> None:

@@ -12,7 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._locus import _raw_mask, _raw_tensor
+from .._locus import _keep_memory, _raw_mask, _raw_tensor
+
+# PyTorch's allocator recycles memory; what the engine keeps besides would add to a
+# model's peak. This much is the scratch of short calls.
+_keep_memory(1 << 18)
 
 NAMES = {
     torch.float32: "f32",

@@ -13,7 +13,7 @@ struct BackwardCall {
   Rows out;
   const float* lse;    // [B, Hq, Lq]
   const float* d_lse;  // [B, Hq, Lq], or nullptr
-  Tensor* d_q;         // contiguous, in the shapes of q, k and v
+  Tensor* d_q;         // in the shapes of q, k and v, with contiguous rows
   Tensor* d_k;
   Tensor* d_v;
   TermGrads* grads = nullptr;  // zeroed by the caller

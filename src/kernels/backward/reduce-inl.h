@@ -68,10 +68,9 @@ inline void FinishKeys(const BackwardPacked& operands, const BackwardCall& args,
     }
     RotateValues(call, bp.packed.ValueAngles(b, kv, j), d_v,
                  /*back=*/true);
-    const int64_t row =
-        (b * s.kv_heads + kv) * s.k_len + tokens.source[static_cast<size_t>(j)];
-    kernels::StoreRow(*args.d_k, row, d_k, s.head_dim);
-    kernels::StoreRow(*args.d_v, row, d_v, s.value_dim);
+    const int64_t source = tokens.source[static_cast<size_t>(j)];
+    kernels::StoreRow(*args.d_k, b, kv, source, d_k, s.head_dim);
+    kernels::StoreRow(*args.d_v, b, kv, source, d_v, s.value_dim);
   }
 }
 

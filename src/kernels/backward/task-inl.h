@@ -437,7 +437,8 @@ inline void BackwardWorker::StoreQueries(bool add) {
     for (double& sum : t_.term_sums->key_row) {
       sum += static_cast<double>(*dot++);
     }
-    const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + tokens.source[at];
+    const int64_t source = tokens.source[at];
+    const int64_t row = (t_.b * s.q_heads + t_.h) * s.q_len + source;
     if (packed_.q_table) {
       // To the queries, or to table_queries if the call has them.
       float* to = packed_.table_queries
@@ -448,10 +449,11 @@ inline void BackwardWorker::StoreQueries(bool add) {
                 packed_.table_dim, to);
     }
     if (add) {
-      AddScaled(1.0F, d, s.head_dim,
-                args_.d_q->MutableData<float>() + row * s.head_dim);
+      // Several spans of keys, so that d_q is float32.
+      void* sum = kernels::RowOf(*args_.d_q, t_.b, t_.h, source);
+      AddScaled(1.0F, d, s.head_dim, static_cast<float*>(sum));
     } else {
-      kernels::StoreRow(*args_.d_q, row, d, s.head_dim);
+      kernels::StoreRow(*args_.d_q, t_.b, t_.h, source, d, s.head_dim);
     }
   }
 }

@@ -374,7 +374,9 @@ inline void ChunkJoin::Row(int64_t b, int64_t kv, int64_t r,
                         pass_.dropout.gain();
   SetScaled(rescale * InverseSum(state), sum, pass_.value_pad, sum);
   pass_.RotateOutput(b, kv, pass_.Query(r), sum);
-  kernels::StoreRow(result_.out, row, sum, s.value_dim);
+  kernels::StoreRow(result_.out, b, pass_.Head(kv, r),
+                    pass_.call.plan.tokens.QuerySource(b, pass_.Query(r)), sum,
+                    s.value_dim);
   if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);
   if (result_.weights != nullptr) {
     FinishWeights(b, r, state, result_.weights + row * s.k_len);

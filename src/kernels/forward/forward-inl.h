@@ -250,7 +250,7 @@ inline void ForwardWorker::Finish(const Block& block, int64_t index) {
     RotateValues(call_,
                  packed_->OutputAngles(block.b, block.h, block.first + r), x,
                  /*back=*/true);
-    kernels::StoreRow(result_.out, row, x, s.value_dim);
+    kernels::StoreRow(result_.out, block.b, block.h, source, x, s.value_dim);
     if (result_.lse != nullptr) result_.lse[row] = LogSumExp(state);
   }
 }

@@ -1,12 +1,15 @@
 #include "kernels/plan/run.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/fail.h"
 #include "core/threads.h"
@@ -25,24 +28,55 @@ std::string DescribeLayout(const Tensor& t) {
                      fmt::join(t.strides(), ", "));
 }
 
-// Whether a tensor is contiguous and has this type and these sizes.
+// Whether a tensor has this type and these sizes.
 bool Fits(const Tensor& t, DType dtype, std::span<const int64_t> sizes) {
   return t.defined() && t.dtype() == dtype &&
-         std::ranges::equal(t.shape(), sizes) && t.IsContiguous();
+         std::ranges::equal(t.shape(), sizes);
 }
 
-// Whether [begin, end) overlaps the bytes from the tensor's first to its last
-// element.
-bool Overlaps(const char* begin, const char* end, const Tensor& t) {
-  const int64_t bytes = DTypeBytes(t.dtype());
-  const auto* first = static_cast<const char*>(t.Raw());
-  const char* last = first + bytes;
-  for (size_t axis = 0; axis < t.shape().size(); ++axis) {
-    if (t.shape()[axis] == 0) return false;
-    const int64_t reach = (t.shape()[axis] - 1) * t.strides()[axis] * bytes;
-    (reach < 0 ? first : last) += reach;
+// Whether rows are contiguous and no two elements share memory: each axis steps
+// over all that the axes of smaller steps reach.
+bool HasOwnRows(const Tensor& t) {
+  if (t.IsContiguous() || t.NumElements() == 0) return true;
+  if (t.shape()[3] > 1 && t.strides()[3] != 1) return false;
+  std::array<std::pair<int64_t, int64_t>, 3> axes;  // step, size
+  for (size_t axis = 0; axis < 3; ++axis) {
+    axes[axis] = {t.strides()[axis], t.shape()[axis]};
   }
-  return std::less<>()(begin, last) && std::less<>()(first, end);
+  std::ranges::sort(axes);
+  int64_t reach = t.shape()[3];
+  for (const auto& [step, size] : axes) {
+    if (size == 1) continue;
+    if (step < reach) return false;
+    reach += (size - 1) * step;
+  }
+  return true;
+}
+
+// A tensor of the caller that a result is written to.
+void CheckOutput(const char* name, const Tensor& t, DType dtype,
+                 std::span<const int64_t> sizes) {
+  if (Fits(t, dtype, sizes) && HasOwnRows(t)) return;
+  Fail("{} must be {} [{}] with contiguous rows that share no memory, got {}",
+       name, DTypeName(dtype), fmt::join(sizes, ", "), DescribeLayout(t));
+}
+
+// Whether the bytes from the first to the last element of both overlap.
+bool Overlaps(const Tensor& a, const Tensor& b) {
+  if (a.NumElements() == 0 || b.NumElements() == 0) return false;
+  const auto span = [](const Tensor& t) {
+    const int64_t bytes = DTypeBytes(t.dtype());
+    const auto* first = static_cast<const char*>(t.Raw());
+    const char* end = first + bytes;
+    for (size_t axis = 0; axis < t.shape().size(); ++axis) {
+      const int64_t reach = (t.shape()[axis] - 1) * t.strides()[axis] * bytes;
+      (reach < 0 ? first : end) += reach;
+    }
+    return std::pair(first, end);
+  };
+  const auto [a_first, a_end] = span(a);
+  const auto [b_first, b_end] = span(b);
+  return std::less<>()(a_first, b_end) && std::less<>()(b_first, a_end);
 }
 
 void CheckResult(const AttentionResult& result, const Plan& plan,
@@ -50,28 +84,37 @@ void CheckResult(const AttentionResult& result, const Plan& plan,
   const CallSizes& s = plan.sizes;
   const int64_t sizes[] = {s.batch, s.q_heads, s.q_len, s.value_dim};
   const std::span rows(sizes, 3);
-  if (!Fits(result.out, q.dtype(), sizes)) {
-    Fail("result.out must be contiguous {} [{}], got {}", DTypeName(q.dtype()),
-         fmt::join(sizes, ", "), DescribeLayout(result.out));
-  }
-  if (plan.options.return_lse && !Fits(result.lse, DType::kF32, rows)) {
+  CheckOutput("result.out", result.out, q.dtype(), sizes);
+  if (plan.options.return_lse &&
+      !(Fits(result.lse, DType::kF32, rows) && result.lse.IsContiguous())) {
     Fail("result.lse must be contiguous f32 [{}], got {}",
          fmt::join(rows, ", "), DescribeLayout(result.lse));
   }
   const int64_t pairs[] = {s.batch, s.q_heads, s.q_len, s.k_len};
   if (plan.options.return_weights &&
-      !Fits(result.weights, DType::kF32, pairs)) {
+      !(Fits(result.weights, DType::kF32, pairs) &&
+        result.weights.IsContiguous())) {
     Fail("result.weights must be contiguous f32 [{}], got {}",
          fmt::join(pairs, ", "), DescribeLayout(result.weights));
   }
-  const auto* begin = static_cast<const char*>(result.out.Raw());
-  const char* end = begin + s.batch * s.q_heads * s.q_len * s.value_dim *
-                                DTypeBytes(q.dtype());
   for (const Tensor* in : {&q, &k, &v}) {
-    if (begin < end && Overlaps(begin, end, *in)) {
+    if (Overlaps(result.out, *in)) {
       Fail("result.out shares memory with {}", in == &q   ? "q"
                                                : in == &k ? "k"
                                                           : "v");
+    }
+  }
+}
+
+// Sets every row of a tensor to zeros.
+void ClearRows(Tensor& t) {
+  if (t.NumElements() == 0) return;
+  const auto bytes = static_cast<size_t>(t.shape()[3] * DTypeBytes(t.dtype()));
+  for (int64_t b = 0; b < t.shape()[0]; ++b) {
+    for (int64_t h = 0; h < t.shape()[1]; ++h) {
+      for (int64_t i = 0; i < t.shape()[2]; ++i) {
+        std::memset(RowOf(t, b, h, i), 0, bytes);
+      }
     }
   }
 }
@@ -209,13 +252,20 @@ AttentionGrads RunBackward(const Plan& plan, const Tensor& d_out,
   // some keys.
   const bool all =
       plan.options.key_lengths.empty() && s.q_len > 0 && s.k_len > 0;
-  const auto like = [all](const Tensor& t) {
-    return all ? Tensor::Empty(t.dtype(), t.shape())
-               : Tensor::Zeros(t.dtype(), t.shape());
+  const auto grad = [&](const char* name, const Tensor& given,
+                        const Tensor& of) {
+    if (!given.defined()) {
+      return all ? Tensor::Empty(of.dtype(), of.shape())
+                 : Tensor::Zeros(of.dtype(), of.shape());
+    }
+    CheckOutput(name, given, of.dtype(), of.shape());
+    Tensor to = given;
+    if (!all) ClearRows(to);
+    return to;
   };
-  AttentionGrads grads{.d_q = like(q),
-                       .d_k = like(k),
-                       .d_v = like(v),
+  AttentionGrads grads{.d_q = grad("d_q", backward.d_q, q),
+                       .d_k = grad("d_k", backward.d_k, k),
+                       .d_v = grad("d_v", backward.d_v, v),
                        .operands = ZeroOperandGrads(plan.options, {}),
                        .terms = ZeroGrads(plan.terms)};
   // This gradient is stored once rather than accumulated, so f32 suffices.

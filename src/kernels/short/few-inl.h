@@ -58,11 +58,12 @@ struct FewOperands {
   const float* v;
 };
 
-// Attention of kR queries of head h from query i on: writes out [kR][Dv] and,
-// unless nullptr, lse [kR].
+// Attention of kR queries of head h from query i on: writes out [kR][Dv], whose
+// rows are `step` floats apart, and, unless nullptr, lse [kR].
 template <size_t kR>
 HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
-                          int64_t h, int64_t i, float* out, float* lse) {
+                          int64_t h, int64_t i, float* out, int64_t step,
+                          float* lse) {
   const CallSizes& s = call.sizes;
   constexpr int64_t kCount = static_cast<int64_t>(kR);
   constexpr size_t kScores = kBlockScores<kR>;
@@ -83,11 +84,11 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
   } else {
     // DotKeys shares four keys among up to kStep rows.
     constexpr size_t kStep = stream::kShared<kR> == 4 ? kR : 2;
-    const int64_t step = call.call.q.row_stride();
+    const int64_t q_step = call.call.q.row_stride();
     const float* const keys[] = {key(0), key(1), key(2), key(3)};
     for (size_t r = 0; r < kR; r += kStep) {
       stream::DotKeys<kStep, 4, /*kPrefetch=*/false>(
-          keys, in.q + static_cast<int64_t>(r) * step, step, s.head_dim,
+          keys, in.q + static_cast<int64_t>(r) * q_step, q_step, s.head_dim,
           /*far=*/0, /*near=*/0, p + r * kBlockKeys, kBlockKeys);
     }
   }
@@ -108,7 +109,7 @@ HWY_INLINE void AttendFew(const ShortCall& call, const FewOperands& in,
   for (size_t r = 0; r < kR; ++r) inverse[r] = InverseSum(states[r]);
   MultiplyValues<kR>(p, Fixed<kBlockKeys>(), in.v, call.call.v.row_stride(),
                      s.k_len, s.value_dim,
-                     ScaleStore{inverse, kCount, out, s.value_dim});
+                     ScaleStore{inverse, kCount, out, step});
   if (lse == nullptr) return;
   for (size_t r = 0; r < kR; ++r) lse[r] = LogSumExp(states[r]);
 }
@@ -131,10 +132,11 @@ HWY_INLINE bool OneKey(const ShortCall& call, const FewOperands& in, int64_t h,
   return true;
 }
 
-// Runs the whole call on one thread: out [B, Hq, Lq, Dv], lse [B, Hq, Lq] or
-// nullptr.
-inline void Few(const ShortCall& call, float* out, float* lse) {
+// Runs the whole call on one thread.
+inline void Few(const ShortCall& call, const kernels::CallResult& result) {
   const CallSizes& s = call.sizes;
+  const int64_t step = result.out.strides()[2];
+  float* lse = result.lse;
   const int64_t group = s.q_heads == s.kv_heads ? 1 : s.q_heads / s.kv_heads;
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.q_heads; ++h) {
@@ -142,21 +144,22 @@ inline void Few(const ShortCall& call, float* out, float* lse) {
       FewOperands in{.q = call.call.q.At<float>(b, h, 0),
                      .k = call.call.k.At<float>(b, kv, 0),
                      .v = call.call.v.At<float>(b, kv, 0)};
+      auto* out = static_cast<float*>(kernels::RowOf(result.out, b, h, 0));
       for (int64_t i = 0; i < s.q_len;) {
         const int64_t left = s.q_len - i;
         int64_t rows = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         if (s.k_len == 1 && OneKey(call, in, h, i, out, lse)) {
           rows = 1;
         } else if (rows == 4) {
-          AttendFew<4>(call, in, h, i, out, lse);
+          AttendFew<4>(call, in, h, i, out, step, lse);
         } else if (rows == 2) {
-          AttendFew<2>(call, in, h, i, out, lse);
+          AttendFew<2>(call, in, h, i, out, step, lse);
         } else {
-          AttendFew<1>(call, in, h, i, out, lse);
+          AttendFew<1>(call, in, h, i, out, step, lse);
         }
         i += rows;
         in.q += rows * call.call.q.row_stride();
-        out += rows * s.value_dim;
+        out += rows * step;
         if (lse != nullptr) lse += rows;
       }
     }

@@ -38,10 +38,8 @@ class Task {
         copies_(scratch + at.values),
         result_(result),
         direct_out_(result.out.dtype() == DType::kF32 &&
-                            s_.value_dim % kLanesI == 0 &&
-                            call_.out_angles.cos == nullptr
-                        ? result.out.MutableData<float>()
-                        : nullptr) {}
+                    s_.value_dim % kLanesI == 0 &&
+                    call_.out_angles.cos == nullptr) {}
 
   // Runs blocks [first, end), numbered by sequence, head and queries.
   void Run(int64_t first, int64_t end) noexcept {
@@ -106,7 +104,7 @@ class Task {
   float* const panels_;
   float* const copies_;
   const kernels::CallResult& result_;
-  float* const direct_out_;
+  const bool direct_out_;  // whether values are summed in the result itself
 
   // The current key head and its values.
   int64_t b_ = -1, kv_ = -1, h_ = -1;
@@ -396,10 +394,12 @@ inline void Task::Block(int64_t first, int64_t count) {
   if (layout_.dropout || result_.weights != nullptr) {
     FinishWeights(first, count, inverse);
   }
-  const int64_t row = Row(first);
-  float* to =
-      direct_out_ != nullptr ? direct_out_ + row * s_.value_dim : block_out_;
-  const int64_t stride = direct_out_ != nullptr ? s_.value_dim : kStride;
+  float* to = block_out_;
+  int64_t stride = kStride;
+  if (direct_out_) {
+    to = static_cast<float*>(kernels::RowOf(result_.out, b_, h_, first));
+    stride = result_.out.strides()[2];
+  }
   const bool zeros = ragged_ || any_gaps_ || layout_.dropout;  // in weights
   if (values_finite_ || !zeros) {
     WithRows(rows, [&]<size_t kR>() {
@@ -411,10 +411,10 @@ inline void Task::Block(int64_t first, int64_t count) {
   } else {
     ValuesByRow(inverse, count, to, stride);
   }
-  if (direct_out_ != nullptr) return;
+  if (direct_out_) return;
   for (int64_t r = 0; r < count; ++r) {
     layout_.RotateOutput(kv_, first + r, block_out_ + r * kStride);
-    kernels::StoreRow(result_.out, row + r, block_out_ + r * kStride,
+    kernels::StoreRow(result_.out, b_, h_, first + r, block_out_ + r * kStride,
                       s_.value_dim);
   }
 }
@@ -425,7 +425,7 @@ void ShortF32(const kernels::Call& whole, const kernels::CallResult& result) {
   const kernels::ShortCall call(whole);
   const int threads = whole.plan.threads;
   if (threads <= 1 && short_seq::IsFew(call)) {
-    short_seq::Few(call, result.out.MutableData<float>(), result.lse);
+    short_seq::Few(call, result);
     return;
   }
   const short_seq::Layout layout(call);

@@ -101,9 +101,11 @@ void StoreFloats(const float* src, int64_t count, DType dtype, void* dst);
 // infinite, the scale is NaN.
 float Quantize(const float* src, int64_t count, int8_t* dst);
 
-// Writes floats [dim] to a row of a contiguous tensor of any element type.
-inline void StoreRow(Tensor& t, int64_t row, const float* src, int64_t dim) {
-  StoreFloats(src, dim, t.dtype(), ElementAt(t, row * dim));
+// Writes floats [dim] to row (b, h, i) of a tensor of any element type, whose
+// rows are contiguous.
+inline void StoreRow(Tensor& t, int64_t b, int64_t h, int64_t i,
+                     const float* src, int64_t dim) {
+  StoreFloats(src, dim, t.dtype(), RowOf(t, b, h, i));
 }
 
 // The number of threads for this many elements: waking a thread does not pay

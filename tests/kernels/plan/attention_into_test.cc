@@ -44,14 +44,19 @@ TEST(AttentionIntoTest, EqualsAttentionToTheBit) {
       options.return_lse = true;
       options.window = Window{.left = 3, .right = 0};
       const AttentionResult expected = Attention(q, k, v, Terms(), options);
-      AttentionResult result = Stale(dtype, {2, 3, q_len, 16});
-      const void* memory = result.out.Raw();
-      AttentionInto(q, k, v, Terms(), options, result);
-      EXPECT_EQ(result.out.Raw(), memory);
-      EXPECT_EQ(result.out.ToVector(), expected.out.ToVector())
-          << q_len << " x " << k_len;
-      EXPECT_EQ(result.lse.ToVector(), expected.lse.ToVector())
-          << q_len << " x " << k_len;
+      for (const bool by_token : {false, true}) {
+        AttentionResult result = Stale(dtype, {2, 3, q_len, 16});
+        if (by_token) {
+          result.out = Stale(dtype, {2, q_len, 3, 16}).out.Transposed(1, 2);
+        }
+        const void* memory = result.out.Raw();
+        AttentionInto(q, k, v, Terms(), options, result);
+        EXPECT_EQ(result.out.Raw(), memory);
+        EXPECT_EQ(result.out.ToVector(), expected.out.ToVector())
+            << q_len << " x " << k_len << ", by token: " << by_token;
+        EXPECT_EQ(result.lse.ToVector(), expected.lse.ToVector())
+            << q_len << " x " << k_len << ", by token: " << by_token;
+      }
     }
   }
 }
@@ -70,19 +75,76 @@ TEST(AttentionIntoTest, LogSumIsWantedOnlyIfAskedFor) {
 
 TEST(AttentionIntoTest, RefusesWhatDoesNotFit) {
   const Tensor q = Input(DType::kF32, 4, 1);
-  EXPECT_EQ(RefusalOf({}, {}, q),
-            "result.out must be contiguous f32 [2, 3, 4, 16], got nothing");
-  EXPECT_EQ(RefusalOf({}, Stale(DType::kF32, {2, 3, 5, 16}), q),
-            "result.out must be contiguous f32 [2, 3, 4, 16], got f32 [2, 3, "
-            "5, 16]");
-  EXPECT_EQ(RefusalOf({}, Stale(DType::kF16, {2, 3, 4, 16}), q),
-            "result.out must be contiguous f32 [2, 3, 4, 16], got f16 [2, 3, "
-            "4, 16]");
-  AttentionResult turned = Stale(DType::kF32, {2, 4, 3, 16});
-  turned.out = turned.out.Transposed(1, 2);
-  EXPECT_EQ(RefusalOf({}, turned, q),
-            "result.out must be contiguous f32 [2, 3, 4, 16], got f32 [2, 3, "
-            "4, 16] with strides [192, 16, 48, 1]");
+  EXPECT_EQ(
+      RefusalOf({}, {}, q),
+      "result.out must be f32 [2, 3, 4, 16] with contiguous rows that share "
+      "no memory, got nothing");
+  EXPECT_EQ(
+      RefusalOf({}, Stale(DType::kF32, {2, 3, 5, 16}), q),
+      "result.out must be f32 [2, 3, 4, 16] with contiguous rows that share "
+      "no memory, got f32 [2, 3, 5, 16]");
+  EXPECT_EQ(
+      RefusalOf({}, Stale(DType::kF16, {2, 3, 4, 16}), q),
+      "result.out must be f32 [2, 3, 4, 16] with contiguous rows that share "
+      "no memory, got f16 [2, 3, 4, 16]");
+  AttentionResult columns = Stale(DType::kF32, {2, 3, 16, 4});
+  columns.out = columns.out.Transposed(2, 3);
+  EXPECT_EQ(
+      RefusalOf({}, columns, q),
+      "result.out must be f32 [2, 3, 4, 16] with contiguous rows that share "
+      "no memory, got f32 [2, 3, 4, 16] with strides [192, 64, 1, 4]");
+  AttentionResult shared = Stale(DType::kF32, {2, 3, 4, 16});
+  shared.out = Tensor::Borrow(DType::kF32, {2, 3, 4, 16}, {192, 48, 16, 1},
+                              shared.out.Raw());
+  EXPECT_EQ(
+      RefusalOf({}, shared, q),
+      "result.out must be f32 [2, 3, 4, 16] with contiguous rows that share "
+      "no memory, got f32 [2, 3, 4, 16] with strides [192, 48, 16, 1]");
+}
+
+// The last of 300 queries over 290 keys see none, and key lengths cut off keys,
+// whose gradients are zeros. 40000 keys are more than one span, over which the
+// gradients of queries are accumulated.
+TEST(AttentionIntoTest, GradientsGoWhereTheCallerSays) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (auto [q_len, k_len] :
+         {std::pair<int64_t, int64_t>{9, 30}, {300, 290}, {3, 40000}, {5, 0}}) {
+      const Tensor q = Input(dtype, q_len, 1), k = Input(dtype, k_len, 2),
+                   v = Input(dtype, k_len, 3), d_out = Input(dtype, q_len, 4);
+      const std::vector<int64_t> lengths = {k_len, k_len / 2};
+      for (const bool cut : {false, true}) {
+        AttentionOptions options;
+        options.return_lse = true;
+        options.causal = q_len > k_len;
+        if (cut) options.key_lengths = lengths;
+        const AttentionResult forward = Attention(q, k, v, Terms(), options);
+        const AttentionGrads expected =
+            AttentionBackward(d_out, q, k, v, forward, Terms(), options);
+        const auto stale = [&](int64_t length) {
+          return Stale(dtype, {2, length, 3, 16}).out.Transposed(1, 2);
+        };
+        const BackwardOptions into{
+            .d_q = stale(q_len), .d_k = stale(k_len), .d_v = stale(k_len)};
+        AttentionBackward(d_out, q, k, v, forward, Terms(), options, into);
+        EXPECT_EQ(into.d_q.ToVector(), expected.d_q.ToVector())
+            << q_len << " x " << k_len << ", cut: " << cut;
+        EXPECT_EQ(into.d_k.ToVector(), expected.d_k.ToVector())
+            << q_len << " x " << k_len << ", cut: " << cut;
+        EXPECT_EQ(into.d_v.ToVector(), expected.d_v.ToVector())
+            << q_len << " x " << k_len << ", cut: " << cut;
+      }
+    }
+  }
+  const Tensor q = Input(DType::kF32, 4, 1);
+  AttentionOptions options;
+  options.return_lse = true;
+  const AttentionResult forward = Attention(q, q, q, Terms(), options);
+  EXPECT_EQ(ErrorOf([&] {
+              AttentionBackward(q, q, q, q, forward, Terms(), options,
+                                {.d_k = Input(DType::kF32, 5, 1)});
+            }),
+            "d_k must be f32 [2, 3, 4, 16] with contiguous rows that share no "
+            "memory, got f32 [2, 3, 5, 16]");
 }
 
 TEST(AttentionIntoTest, RefusesToWriteOverItsInputs) {

@@ -64,6 +64,9 @@ def test_opcheck_attention_backward():
     args = (*grads, q, k, v, out, lse, encoding.params, encoding.kind)
     rest = (*NO_OPERANDS, False, *NO_OPTIONS)
     torch.library.opcheck(ops.attention_backward_op, (*args, *rest))
+    by_token = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    args = (*grads, *by_token, out, lse, encoding.params, encoding.kind)
+    torch.library.opcheck(ops.attention_backward_op, (*args, *rest))
 
 
 @pytest.mark.parametrize("inverse", [False, True])
@@ -264,6 +267,26 @@ def test_strides_do_not_matter():
         out.sum().backward()
     for a, b in zip(loose, dense, strict=True):
         torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("length", [3, LENGTH, 300])
+@pytest.mark.parametrize("graph", [False, True])
+def test_results_lie_as_models_read_them(length, graph):
+    """Heads of a token side by side, gradients in the order of their tensor: joining
+    the heads, or handing a gradient to a projection, copies nothing."""
+    x = torch.randn(2, length, HEADS, 3 * DIM, requires_grad=graph)
+    q, k, v = (t.transpose(1, 2) for t in x.split(DIM, dim=-1))
+    out, lse = lt.attention(q, k, v, causal=True, return_lse=True)
+    assert out.transpose(1, 2).is_contiguous() and lse.is_contiguous()
+    if not graph:
+        return
+    by_head = [t.detach().contiguous() for t in (q, k, v)]
+    for given, contiguous in ((q, (0, 2, 1, 3)), (by_head[0], (0, 1, 2, 3))):
+        tensors = [t.detach().requires_grad_() for t in (given, *by_head[1:])]
+        result = lt.attention(*tensors, causal=True).sum()
+        d_q, d_k, d_v = torch.autograd.grad(result, tensors)
+        assert d_q.permute(contiguous).is_contiguous()
+        assert d_k.is_contiguous() and d_v.is_contiguous()
 
 
 def test_empty_inputs():
