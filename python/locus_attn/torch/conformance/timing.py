@@ -4,22 +4,22 @@ A small model of each architecture, with the head size, the grouping of heads an
 the windows of a published one but few heads and layers, runs on eager attention,
 on sdpa and on Locus, in alternating rounds. Inference is a forward pass,
 training forward and backward. Memory is how far the peak of a pass lies above what
-the process held before it, once the heap has given back what was free.
+was held before it, in a process of its own for each attention.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import ctypes
 import dataclasses
 import gc
 import json
+import multiprocessing
 import os
 import platform
-import resource
 import statistics
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from .. import hf
-from . import page
+from . import inputs, page
 
 _HEADS, _LAYERS, _VOCABULARY = 8, 2, 1000
 
@@ -146,48 +146,68 @@ def _pass(model: Any, given: dict[str, Any], training: bool) -> None:
     model(**given)[0].square().mean().backward()
 
 
-def _peak(model: Any, given: dict[str, Any], training: bool) -> float:
-    """Bytes above those held before, sampled every millisecond."""
-    page_size, statm = resource.getpagesize(), Path("/proc/self/statm")
-
-    def held() -> int:
-        return int(statm.read_text().split()[1]) * page_size
-
-    def watch() -> None:
-        while not done.wait(1e-3):
-            found.append(held())
-
+def _peak(
+    model: _Model, length: int, attention: str, training: bool, threads: int
+) -> float:
+    """Bytes that passes add at their peak. Changes how this process allocates."""
+    libc = ctypes.CDLL(None)
+    # Every large block goes back to the system when it is freed, so that the peak is
+    # that of what is in use, not of how the heap is fragmented.
+    m_mmap_threshold = -3
+    libc.mallopt(m_mmap_threshold, 1 << 16)
+    torch.set_num_threads(threads)
+    _quiet()
+    made = _built(model, length, attention)
+    # Libraries that a first pass loads are no memory of attention.
+    _pass(made, _inputs(made, 16, training), training)
+    given = _inputs(made, length, training)
+    made.zero_grad(set_to_none=True)
     gc.collect()
-    _trim()
-    done, before = threading.Event(), held()
-    found = [before]
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    _pass(model, given, training)
-    done.set()
-    watcher.join()
-    return float(max(*found, held()) - before)
+    libc.malloc_trim(0)
+    before = _held("VmRSS")
+    reset_peak = "5"
+    Path("/proc/self/clear_refs").write_text(reset_peak)
+    # What the first pass leaves behind counts in the second.
+    for _ in range(2):
+        _pass(made, given, training)
+    return _held("VmHWM") - before
 
 
-def _trim() -> None:
-    """Gives what is free back to the system, so that a pass asks for it again."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+def _held(kind: str) -> float:
+    """Bytes of physical memory, or VmHWM: their maximum."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == kind:
+            return float(value.split()[0]) * 1024
+    raise OSError(f"/proc/self/status has no {kind}")
+
+
+def peak(model: _Model, length: int, attention: str, training: bool) -> float:
+    """Bytes that a pass adds at its peak, measured in a process of its own."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["transformers", "locus_attn.torch"])
+    arguments = (model, length, attention, training, torch.get_num_threads())
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as process:
+        return process.submit(_peak, *arguments).result()
+
+
+def _inputs(model: Any, length: int, training: bool) -> dict[str, Any]:
+    """What a pass is given."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(1, _VOCABULARY, (1, length), generator=generator)
+    given: dict[str, Any] = {"input_ids": ids}
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = ids
+    if not training and "use_cache" in inputs.parameters(model):
+        given["use_cache"] = False
+    return given
 
 
 def measure(model: _Model, length: int, rounds: int, training: bool) -> Timing:
     """Alternates between the attentions, after a warm-up pass of each."""
     made = {n: _built(model, length, n) for n in ("eager", "sdpa", "locus")}
-    generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(1, _VOCABULARY, (1, length), generator=generator)
-    given: dict[str, Any] = {"input_ids": ids}
-    if made["eager"].config.is_encoder_decoder:
-        given["decoder_input_ids"] = ids
     running = {name: m for name, m in made.items() if m is not None}
-    if not training:
-        given["use_cache"] = False
-        given = {k: v for k, v in given.items() if k != "use_cache" or _caches(running)}
+    given = _inputs(made["eager"], length, training)
     taken: dict[str, list[float]] = {name: [] for name in running}
     for turn in range(rounds + 1):
         for name, one in running.items():
@@ -197,17 +217,11 @@ def measure(model: _Model, length: int, rounds: int, training: bool) -> Timing:
                 taken[name].append(time.perf_counter() - start)
     seconds: dict[str, float | None] = dict.fromkeys(made)
     memory: dict[str, float | None] = dict.fromkeys(made)
-    for name, one in running.items():
+    for name in running:
         seconds[name] = statistics.median(taken[name])
-        memory[name] = _peak(one, given, training)
+        memory[name] = peak(model, length, name, training)
     told = (model.model_type, model.of, model.head_dim, model.groups)
     return Timing(*told, training, seconds, memory)
-
-
-def _caches(running: dict[str, Any]) -> bool:
-    from . import inputs
-
-    return "use_cache" in inputs.parameters(next(iter(running.values())))
 
 
 _HEAD = """\
@@ -219,9 +233,10 @@ float32, {length} tokens, batch 1, medians of {rounds} alternating rounds.
 
 Each is a model of {layers} layers with {heads} query heads of the size, the grouping
 and the windows of the one named; linear layers and embeddings are small, and the same
-for all three. Milliseconds per pass; memory is the peak of a pass in MiB above
-what the process held before it, sampled every millisecond. Gain is the faster of
-eager attention and sdpa over Locus. A dash: the class does not support sdpa.
+for all three. Milliseconds per pass; memory is the peak of physical memory in a pass
+in MiB above what was held before it, in a process of its own for each attention whose
+allocator keeps no large blocks. Gain is the faster of eager attention and sdpa over
+Locus. A dash: the class does not support sdpa.
 
 | model | head | pass | eager | sdpa | Locus | gain | memory eager | sdpa | Locus |
 |---|---|---|---|---|---|---|---|---|---|
@@ -280,7 +295,7 @@ def _losses(rows: list[Timing]) -> str:
     def larger(row: Timing) -> bool:
         others = [row.memory[n] for n in ("eager", "sdpa") if row.memory[n] is not None]
         own = row.memory["locus"]
-        # The allocator rounds up: less than a MiB more does not count.
+        # Pages and small blocks come and go: less than a MiB more does not count.
         return own is not None and bool(others) and own > min(others) + 2**20
 
     slower = [row for row in rows if row.gain < 1.0]
