@@ -12,7 +12,9 @@ number of links is printed, and 1 returned if one is broken. Needs the environme
 of tools/publish-requirements.txt, doxygen and npm.
 """
 
+import html
 import html.parser
+import itertools
 import os
 import pathlib
 import re
@@ -44,9 +46,13 @@ REFERENCE = {
     "shows these in use.\n\n"
     "::: locus_attn.torch.functional\n\n::: locus_attn.torch.relative\n\n"
     "::: locus_attn.torch.rotary\n\n::: locus_attn.torch._modules\n",
-    "reference/cpp.md": "# C++ API\n\n`#include <locus/locus.h>`, namespace `locus`. "
-    "[Every class and function](../cpp/annotated.html), "
-    "[by header](../cpp/files.html).\n",
+}
+
+# The headers of the C++ API: the sections of its overview, and their folders.
+HEADERS = {
+    "The library": "include/locus",
+    "Encodings": "include/locus/encodings",
+    "Ring attention": "ring/include/locus",
 }
 
 # What lets the search run on pages opened from a folder, where browsers refuse
@@ -173,6 +179,29 @@ def bring_shim() -> None:
             path.write_text(text.replace(SHIM, local), encoding="utf-8")
 
 
+def cpp_overview() -> str:
+    """The page of the C++ API: each header with the first sentence about it."""
+    lines = [
+        "# C++ API",
+        "",
+        "`#include <locus/locus.h>` brings everything into namespace `locus` except "
+        "ring attention, which needs MPI and headers of its own. "
+        "[All classes](../cpp/annotated.html), "
+        "[all functions](../cpp/namespacelocus.html).",
+    ]
+    for section, folder in HEADERS.items():
+        lines += ["", f"## {section}", ""]
+        for path in sorted((ROOT / folder).glob("*.h")):
+            source = path.read_text(encoding="utf-8").splitlines()
+            comment = itertools.takewhile(lambda line: line.startswith("//"), source)
+            about = " ".join(line.removeprefix("//").strip() for line in comment)
+            sentence = html.escape(re.split(r"(?<=[.])\s", about)[0], quote=False)
+            name = path.as_posix().partition("include/")[2]
+            page = path.name.replace("_", "__").replace(".", "_8")
+            lines.append(f"- [`{name}`](../cpp/{page}.html): {sentence}")
+    return "\n".join(lines) + "\n"
+
+
 def version() -> str:
     header = (ROOT / "include/locus/version.h").read_text(encoding="utf-8")
     return ".".join(re.findall(r"LOCUS_VERSION_\w+ (\d+)", header))
@@ -185,7 +214,7 @@ def main() -> None:
         stage(path)
     for folder in ("images", "pictures"):
         shutil.copytree(ROOT / "docs" / folder, PAGES / folder)
-    for name, text in REFERENCE.items():
+    for name, text in {**REFERENCE, "reference/cpp.md": cpp_overview()}.items():
         (PAGES / name).parent.mkdir(exist_ok=True)
         (PAGES / name).write_text(text, encoding="utf-8")
 
@@ -197,7 +226,11 @@ def main() -> None:
         [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict"],
         cwd=ROOT,
         check=True,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        env={
+            **os.environ,
+            "NO_MKDOCS_2_WARNING": "1",
+            "LOCUS_SITE_FOOTER": f"Locus {version()}, Apache-2.0",
+        },
     )
     bring_shim()
     count, broken = check(SITE)
