@@ -28,15 +28,17 @@ trap 'rm -rf "$raw"' EXIT
 for python in "$@"; do
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   echo "locus: building the wheel for Python $version"
-  # The compiler's cache, where there is one, makes a second build short.
+  # The compiler's cache, where there is one, makes a second build short. It tells
+  # compilers apart by name: c++ is the one of CMake, and so of other builds.
   launcher=$(command -v ccache || true)
   rm -f "$raw"/*.whl
   # An environment that has what the build needs, such as build/venv, is used.
   isolation=
   ! "$python" -c 'import nanobind, scikit_build_core' 2> /dev/null ||
     isolation=--no-build-isolation
-  CMAKE_CXX_COMPILER_LAUNCHER=$launcher CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 \
-    CCACHE_IGNOREOPTIONS=-Werror CCACHE_SLOPPINESS=locale \
+  CXX=${CXX:-c++} CMAKE_CXX_COMPILER_LAUNCHER=$launcher \
+    CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror \
+    CCACHE_SLOPPINESS=locale,pch_defines,time_macros,include_file_mtime,include_file_ctime \
     PIP_CONSTRAINT="$PWD/tools/publish-requirements.txt" \
     "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
     $isolation --wheel-dir "$raw" .
