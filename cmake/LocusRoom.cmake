@@ -26,11 +26,17 @@ function(locus_room name directory)
   target_link_libraries(locus_${name} PRIVATE locus_build fmt::fmt)
   set_target_properties(locus_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  # What sanitizers compile is of use to no other build.
+  if(LOCUS_SANITIZE)
+    locus_precompile(locus_${name} <algorithm> <cmath> <functional> <memory>
+      <optional> <span> <string> <vector> <fmt/format.h>)
+  endif()
 endfunction()
 
 # locus_precompile(target headers...): parses heavy headers once for a target's
-# sources. Not for the library itself: its objects come from the compiler's cache
-# when packages and wheels build it again, which a precompiled header prevents.
+# sources. Not for the library itself outside sanitizers: its objects come from the
+# compiler's cache when packages and wheels build it again, which a precompiled
+# header prevents.
 function(locus_precompile target)
   if(LOCUS_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE ${ARGN})

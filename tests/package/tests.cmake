@@ -71,7 +71,7 @@ add_test(NAME package.windows COMMAND ${CMAKE_COMMAND} -E env
   BUILD=${PROJECT_BINARY_DIR}/windows "TARGETS=locus_core ${package_models}/mapped_file.cc.obj ${package_models}/read_file.cc.obj"
   ${PROJECT_SOURCE_DIR}/tools/cross.sh windows)
 set_tests_properties(package.aarch64 package.windows PROPERTIES
-  PROCESSORS 2 TIMEOUT 1800 RESOURCE_LOCK cross)
+  PROCESSORS 2 TIMEOUT 1800 COST 200 RESOURCE_LOCK cross)
 set_tests_properties(package.aarch64 PROPERTIES
   PASS_REGULAR_EXPRESSION "100% tests passed, 0 tests failed out of [1-9][0-9]+")
 

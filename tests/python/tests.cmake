@@ -31,3 +31,7 @@ add_test(NAME python.boundary_fuzz COMMAND ${Python_EXECUTABLE} -B
   ${python_tests}/fuzz_boundary.py --seconds 60 --seed 1)
 set_tests_properties(python.boundary_fuzz PROPERTIES LABELS python
   ENVIRONMENT "${python_path}" TIMEOUT 1200)
+
+# Long ones begin first, or one of them ends the run with a core idle.
+set_tests_properties(python.peers_bench python.boundary_fuzz python.types
+  PROPERTIES COST 90)

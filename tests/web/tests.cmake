@@ -33,8 +33,7 @@ set(web_explorer ${PROJECT_BINARY_DIR}/web/explorer)
 add_test(NAME web.make_explorer
   COMMAND ${PROJECT_SOURCE_DIR}/web/explorer.sh ${web_explorer} ${web_explorer})
 set_tests_properties(web.make_explorer PROPERTIES
-  LABELS web TIMEOUT 1800 FIXTURES_SETUP web_explorer
-  ENVIRONMENT "CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache")
+  LABELS web TIMEOUT 1800 FIXTURES_SETUP web_explorer)
 foreach(name explorer_values explorer_use)
   add_test(NAME web.${name}
     COMMAND ${LOCUS_NODE} --test ${web_tests}/${name}.test.mjs)
@@ -42,3 +41,4 @@ foreach(name explorer_values explorer_use)
     LABELS web TIMEOUT 600 FIXTURES_REQUIRED web_explorer
     ENVIRONMENT "LOCUS_CHROMIUM=${LOCUS_CHROMIUM};LOCUS_WEB_MODULES=${web_explorer}/node_modules;LOCUS_EXPLORER=${web_explorer}/explorer.html;LOCUS_TOOL=$<TARGET_FILE:locus_cli>")
 endforeach()
+set_tests_properties(web.explorer_use PROPERTIES COST 80)
