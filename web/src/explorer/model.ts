@@ -272,7 +272,10 @@ export class ModelView {
     private readonly published: Published[],
   ) {
     const changed = () => void this.update();
-    const say = (sentence: string) => this.say(sentence);
+    const say = (sentence: string) => {
+      this.supersede();
+      this.say(sentence);
+    };
     this.sources = [
       new Source('Model', published, changed, say, 'choose one'),
       new Source('Compare with', published, changed, say, 'nothing'),
@@ -311,6 +314,12 @@ export class ModelView {
     if (sentence) this.answer.replaceChildren();
   }
 
+  /** An answer that is still under way no longer counts; the number of the one that does. */
+  private supersede(): number {
+    this.root.dataset['busy'] = '0';
+    return ++this.asked;
+  }
+
   private async update(): Promise<void> {
     const given = this.sources.filter(({ text }) => text.trim() !== '');
     const models = given.map(({ name, text }) => ({ name: name || 'your model', text }));
@@ -318,6 +327,7 @@ export class ModelView {
     const query = new URLSearchParams(named.map(({ name }, index) => ['ab'[index]!, name]));
     if (location.hash.startsWith('#model'))
       history.replaceState(null, '', `#model${named.length ? `?${query}` : ''}`);
+    const mine = this.supersede();
     const large = models.find(({ text }) => text.length > MOST_BYTES);
     if (large) {
       this.say(tooLarge('text', large.text.length));
@@ -328,7 +338,6 @@ export class ModelView {
       this.answer.replaceChildren();
       return;
     }
-    const mine = ++this.asked;
     this.root.dataset['busy'] = '1';
     try {
       const explained = await this.core.show.ask<Explained>({ ask: 'explain', models });
