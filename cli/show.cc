@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "cli/answers/figure.h"
 #include "cli/app.h"
 #include "cli/csv.h"
 #include "cli/plot.h"
+#include "cli/trained.h"
 #include "locus/error.h"
 
 namespace locus::cli {
@@ -15,6 +17,7 @@ namespace {
 struct Args {
   EncodingArgs encoding = {};
   std::string out = {};
+  std::string trained = {};
   std::string colour = "auto";
   bool terminal = false;
   bool terms = false;
@@ -91,12 +94,17 @@ int Run(const Args& args) {
   const bool draw = args.out.empty() || args.terminal;
   std::string text;
   std::string csv = CsvLine({"encoding", "panel", "series", "x", "y", "value"});
-  for (const Chosen& chosen : all) {
+  std::optional<TrainedFile> trained;
+  if (!args.trained.empty()) trained.emplace(args.trained);
+  for (const Chosen& wanted : all) {
+    const Chosen chosen = trained ? trained->Resized(wanted) : wanted;
     const EncodingInfo& info = *chosen.info;
-    const auto encoding = info.example(chosen.config);
+    const auto encoding =
+        trained ? trained->Build(chosen) : info.example(chosen.config);
     const Terms terms = encoding->Lower(ShapeOf(chosen.config)).terms;
     Validate(terms, ShapeOf(chosen.config));
-    figures.push_back(MakeFigure(info, *encoding, chosen.config));
+    figures.push_back(MakeFigure(info, *encoding, chosen.config,
+                                 trained ? trained->Note(chosen) : ""));
     Figure& figure = figures.back();
     if (all.size() > 1) figure.title = chosen.name;
     for (const Panel& panel : figure.panels) {
@@ -136,6 +144,7 @@ void AddShow(CLI::App& app, int& code) {
       "  locus show rope -o base=500000 --length 512 --out rope.svg\n"
       "  locus show 'rope{base=100}' 'rope{base=500000}' alibi --out "
       "three.pdf\n"
+      "  locus show t5 --trained web/data/trained.json\n"
       "  locus show alibi kerple --csv > biases.csv\n\n"
       "JSON: {encoding, title, formula, config, terms, description, picture, "
       "panels, out};\na panel is {kind: heatmap, title, x_label, y_label, "
@@ -149,6 +158,13 @@ void AddShow(CLI::App& app, int& code) {
   args->encoding.AddTo(*command);
   command->add_option("--out", args->out,
                       "write the picture: FILE.png, .svg or .pdf");
+  CLI::Option* trained = command->add_option(
+      "--trained", args->trained,
+      "draw the trained parameters in FILE (web/data/trained.json), at the "
+      "sizes they have");
+  for (const char* size : {"--heads", "--dim", "--length"}) {
+    trained->excludes(command->get_option(size));
+  }
   command->add_flag("--terminal", args->terminal,
                     "draw into the terminal as well as to --out");
   command->add_option("--color", args->colour, "auto, always or never")

@@ -91,6 +91,16 @@ Json NumberJson(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
+std::vector<Tensor> ReadParams(const Json& params) {
+  std::vector<Tensor> tensors;
+  for (const Json& param : params) {
+    tensors.push_back(
+        Tensor::From(param.at("shape").get<std::vector<int64_t>>(),
+                     param.at("values").get<std::vector<double>>()));
+  }
+  return tensors;
+}
+
 namespace {
 
 Json TrainingJson(std::span<const ParamTraining> training) {

@@ -54,6 +54,10 @@ Json FieldsJson(std::span<const Field> fields);
 // NaN and infinities become null.
 Json NumberJson(double value);
 
+// The parameters of an encoding, in its order: [{"shape": [], "values": []}].
+// Throws Error, or Json::exception where the JSON has another form.
+std::vector<Tensor> ReadParams(const Json& params);
+
 // The answer of `locus list --json`.
 Json ListJson();
 // The answer of `locus show --json`, without the written file.

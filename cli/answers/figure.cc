@@ -18,11 +18,24 @@ namespace {
 constexpr int64_t kMostCurves = 8;
 constexpr int64_t kMostRoughCurves = 4;
 
-bool IsTrained(const Encoding& encoding) { return !encoding.Params().empty(); }
+bool HasParams(const Encoding& encoding) { return !encoding.Params().empty(); }
 
-// The note for a picture of a table that has not been trained.
-std::string Untrained(const Encoding& encoding) {
-  return IsTrained(encoding) ? "example parameters, not trained" : "";
+// What is known of the values of an encoding's parameters.
+std::string ParamNote(const Encoding& encoding, std::string_view trained) {
+  if (!HasParams(encoding)) return "";
+  return trained.empty() ? "example parameters, not trained"
+                         : std::string(trained);
+}
+
+// Notes are the titles of panels that have none.
+void AddNote(Panel& panel, const std::string& note) {
+  if (note.empty()) return;
+  std::visit(
+      [&](auto& p) {
+        p.title =
+            p.title.empty() ? note : fmt::format("{} ({})", p.title, note);
+      },
+      panel);
 }
 
 // Up to `most` heads, spread evenly.
@@ -46,8 +59,7 @@ Panel EmbeddingPanel(const Encoding& encoding, const ExampleConfig& config) {
       if (rows.At(p, d) != 0.0) used = d + 1;
     }
   }
-  HeatMap map{.title = Untrained(encoding),
-              .x_label = "position",
+  HeatMap map{.x_label = "position",
               .y_label = used < rows.size(1)
                              ? fmt::format("dimension (0 from {} on)", used)
                              : "dimension",
@@ -66,7 +78,7 @@ Panel WindowPanel(const BiasTable& bias) {
   const int64_t width = grid.width;
   const int64_t height =
       (bias.buckets.max_offset - (width - 1)) / grid.stride + 1;
-  HeatMap map{.title = "head 1 (example parameters, not trained)",
+  HeatMap map{.title = "head 1",
               .x_label = "dx: query column - key column",
               .y_label = "dy: query row - key row",
               .value_label = "bias",
@@ -82,7 +94,9 @@ Panel WindowPanel(const BiasTable& bias) {
   return map;
 }
 
-Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config) {
+// `causal`: offsets of later keys are left out.
+Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config,
+                bool causal) {
   const Terms own = encoding.Lower(ShapeOf(config)).terms;
   if (const auto* table = std::get_if<BiasTable>(&*own.bias);
       table != nullptr && table->buckets.grid) {
@@ -94,17 +108,17 @@ Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config) {
   shape.min_q_pos = shape.max_q_pos = reach;
   shape.max_k_pos = 2 * reach;
   const Terms terms = encoding.Lower(shape).terms;
-  Curves panel{.title = Untrained(encoding),
-               .x_label = "offset: query position - key position",
+  const int64_t first = causal ? 0 : -reach;
+  Curves panel{.x_label = "offset: query position - key position",
                .y_label = "bias added to the logit"};
-  for (int64_t o = -reach; o <= reach; ++o) {
+  for (int64_t o = first; o <= reach; ++o) {
     panel.x.push_back(static_cast<double>(o));
   }
   for (int64_t h :
        SomeHeads(config.heads,
-                 IsTrained(encoding) ? kMostRoughCurves : kMostCurves)) {
+                 HasParams(encoding) ? kMostRoughCurves : kMostCurves)) {
     Curve curve{.label = fmt::format("head {}", h + 1)};
-    for (int64_t o = -reach; o <= reach; ++o) {
+    for (int64_t o = first; o <= reach; ++o) {
       curve.y.push_back(BiasAt(*terms.bias, h, reach, reach - o));
     }
     panel.curves.push_back(std::move(curve));
@@ -112,25 +126,27 @@ Panel BiasPanel(const Encoding& encoding, const ExampleConfig& config) {
   return panel;
 }
 
-Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
-  // A query in the middle, so that keys on both sides are within the length.
-  const int64_t middle = config.length / 2;
+// `causal`: there are no later keys.
+Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config,
+                 bool causal) {
+  // A query in the middle has keys on both sides within the length, one at the
+  // end has none behind it.
+  const int64_t at = causal ? config.length - 1 : config.length / 2;
   // Random pairs for the band: enough for smooth 10th and 90th percentiles.
   constexpr int64_t kPairs = 24;
   std::vector<int64_t> k_pos;
   for (int64_t n = 0; n < config.length; ++n) k_pos.push_back(n);
   std::reverse(k_pos.begin(), k_pos.end());
-  const std::vector<int64_t> q_pos = {middle};
+  const std::vector<int64_t> q_pos = {at};
   AttentionOptions call;
   call.q_positions = q_pos;
   call.k_positions = k_pos;
   const Terms terms = encoding.Lower(ShapeOf(config)).terms;
 
-  Curves panel{.title = Untrained(encoding),
-               .x_label = "offset: query position - key position",
+  Curves panel{.x_label = "offset: query position - key position",
                .y_label = "logit of one query on one key, moved about",
                .band_label = "8 of 10 random pairs"};
-  for (int64_t n : k_pos) panel.x.push_back(static_cast<double>(middle - n));
+  for (int64_t n : k_pos) panel.x.push_back(static_cast<double>(at - n));
   const std::vector<int64_t> heads = SomeHeads(config.heads, kMostRoughCurves);
   std::vector<std::vector<double>> by_key(k_pos.size());
   std::mt19937_64 engine(config.seed);
@@ -162,22 +178,26 @@ Panel ScorePanel(const Encoding& encoding, const ExampleConfig& config) {
 }  // namespace
 
 Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
-                  const ExampleConfig& config) {
+                  const ExampleConfig& config, std::string_view trained) {
   Figure figure{.title = std::string(info.title),
                 .formula = std::string(info.formula)};
+  const bool causal = !trained.empty();
   switch (info.picture) {
     case Picture::kEmbedding:
       figure.panels = {EmbeddingPanel(encoding, config)};
       break;
     case Picture::kBias:
-      figure.panels = {BiasPanel(encoding, config)};
+      figure.panels = {BiasPanel(encoding, config, causal)};
       break;
     case Picture::kRotation:
       figure.panels = RotationPanels(encoding, config);
       break;
     case Picture::kScore:
-      figure.panels = {ScorePanel(encoding, config)};
+      figure.panels = {ScorePanel(encoding, config, causal)};
       break;
+  }
+  for (Panel& panel : figure.panels) {
+    AddNote(panel, ParamNote(encoding, trained));
   }
   return figure;
 }

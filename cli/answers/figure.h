@@ -3,6 +3,7 @@
 #define LOCUS_CLI_ANSWERS_FIGURE_H_
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -51,9 +52,12 @@ struct Figure {
   std::vector<Panel> panels = {};
 };
 
-// The picture of this example, of the kind info.picture.
+// The picture of this example, of the kind info.picture. `trained` says how a
+// decoder trained the encoding's parameters; empty: they are random examples.
+// Titles of panels repeat it, so that no picture of random values passes for a
+// trained one. A decoder never sees later keys, which are then left out.
 Figure MakeFigure(const EncodingInfo& info, const Encoding& encoding,
-                  const ExampleConfig& config);
+                  const ExampleConfig& config, std::string_view trained = {});
 
 }  // namespace locus::cli
 

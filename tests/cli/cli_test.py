@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -198,6 +199,90 @@ class Show(unittest.TestCase):
                 self.assertEqual(list(panel), kinds[panel["kind"]])
                 for curve in panel.get("curves", []):
                     self.assertEqual(len(curve["y"]), len(panel["x"]))
+
+    def trained_file(self, folder, **changes):
+        """A file as tools/trained_tables.sh writes it, of a T5 with 2 heads."""
+        table = {"name": "table", "shape": [32, 2], "values": list(range(64))}
+        t5 = {
+            "encoding": "t5",
+            "options": {"max_distance": "16"},
+            "loss": 2.031,
+            "params": [table],
+            **changes,
+        }
+        path = os.path.join(folder, "trained.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(
+                {
+                    "model": {"heads": 2, "dim": 8, "length": 24, "steps": 400},
+                    "loss_without_position": 2.345,
+                    "encodings": [t5],
+                },
+                file,
+            )
+        return path
+
+    def test_trained_parameters(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.trained_file(folder)
+            data = json.loads(good("show", "t5", "--trained", path, "--json"))
+        self.assertEqual(
+            data["config"],
+            {
+                "heads": 2,
+                "dim": 8,
+                "length": 24,
+                "seed": 1,
+                "options": {"max_distance": "16"},
+            },
+        )
+        panel = data["panels"][0]
+        self.assertEqual(
+            panel["title"],
+            "trained: 400 steps on English text; 2.03 nats per byte, without position "
+            "2.35",
+        )
+        # A decoder's: without later keys.
+        self.assertEqual(panel["x"], list(range(24)))
+        for head, curve in enumerate(panel["curves"]):
+            # Rows are buckets, columns heads.
+            self.assertLessEqual(set(curve["y"]), set(range(head, 64, 2)))
+            self.assertGreater(len(set(curve["y"])), 8)
+
+    def test_random_parameters_say_so(self):
+        for name in ("t5", "shaw", "learned", "rope-learned", "swin"):
+            for panel in json.loads(good("show", name, "--json"))["panels"]:
+                self.assertIn("example parameters, not trained", panel["title"])
+        for panel in json.loads(good("show", "rope", "--json"))["panels"]:
+            self.assertNotIn("trained", panel["title"])
+
+    def test_trained_parameters_that_do_not_fit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.trained_file(folder, params=[{"shape": [2]}])
+            code, out, err = run("show", "t5", "--trained", path)
+            self.assertEqual((code, out), (2, ""))
+            self.assertRegex(
+                err, rf"^locus: {re.escape(path)} is not a file of trained parameters: "
+            )
+            path = self.trained_file(folder)
+            for args, message in (
+                (("alibi",), f"{path} has no trained parameters of 'alibi'"),
+                (
+                    ("t5", "-o", "buckets=8"),
+                    "--trained takes the options that t5 was trained with; leave out "
+                    "'buckets'",
+                ),
+                (("t5", "--heads", "4"), "--trained excludes --heads"),
+            ):
+                with self.subTest(args=args):
+                    self.assertEqual(
+                        run("show", *args, "--trained", path),
+                        (2, "", f"locus: {message}\n"),
+                    )
+            self.assertEqual(
+                run("show", "t5", "--trained", f"{path}.gone"),
+                (2, "", f"locus: cannot open {path}.gone\n"),
+            )
 
     def test_numbers_are_those_of_the_formulas(self):
         alibi = json.loads(good("show", "alibi", "--json", "--heads", "2"))["panels"][0]

@@ -17,6 +17,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "locus/error.h"
@@ -68,22 +69,34 @@ std::map<std::string, std::vector<Tensor>>& Held() {
 }
 
 Json Hold(const Json& question) {
-  std::vector<Tensor> params;
-  for (const Json& param : question.at("params")) {
-    params.push_back(
-        Tensor::From(param.at("shape").get<std::vector<int64_t>>(),
-                     param.at("values").get<std::vector<double>>()));
-  }
-  Held()[question.at("encoding").get<std::string>()] = std::move(params);
+  // Once for each encoding, before anything asks for it trained.
+  Held()[question.at("encoding").get<std::string>()] =
+      cli::ReadParams(question.at("params"));
   return Json::object();
 }
 
+std::shared_ptr<const Encoding> Build(const Chosen& chosen, bool trained) {
+  auto example = chosen.info->example(chosen.config);
+  if (!trained) return example;
+  return example->WithParams(Held().at(std::string(chosen.info->name)));
+}
+
+// Figures of one encoding ask one after another, and its random tables may take
+// longer than a figure: the last encoding is kept.
 Subject SubjectOf(const Json& question) {
-  Subject subject = {.chosen = ChosenBy(question)};
-  if (question.value("trained", false)) {
-    subject.trained = Held().at(std::string(subject.chosen.info->name));
+  static std::pair<std::string, Subject> last;
+  Chosen chosen = ChosenBy(question);
+  const bool trained = question.value("trained", false);
+  std::string key =
+      Json{chosen.info->name, cli::ConfigJson(chosen.config), trained}.dump();
+  if (key != last.first) {
+    auto encoding = Build(chosen, trained);
+    last = {std::move(key),
+            {.chosen = std::move(chosen),
+             .encoding = std::move(encoding),
+             .trained = trained}};
   }
-  return subject;
+  return last.second;
 }
 
 Json ExplainAll(const Json& question) {

@@ -16,7 +16,7 @@ namespace {
 class Tokens {
  public:
   Tokens(const Subject& subject, int64_t head, int64_t first, int64_t last)
-      : encoding_(subject.Build()),
+      : encoding_(subject.encoding),
         config_(subject.chosen.config),
         head_(head) {
     if (head < 0 || head >= config_.heads) {
@@ -84,7 +84,7 @@ class Tokens {
                           std::make_shared<Tensor>(x));
   }
 
-  std::unique_ptr<Encoding> encoding_;
+  std::shared_ptr<const Encoding> encoding_;
   ExampleConfig config_;
   Terms terms_ = {};
   int64_t width_ = 0;
@@ -142,37 +142,28 @@ std::vector<double> Softmax(std::vector<double> row) {
 
 }  // namespace
 
-std::unique_ptr<Encoding> Subject::Build() const {
-  auto example = chosen.info->example(chosen.config);
-  return trained.empty() ? std::move(example) : example->WithParams(trained);
-}
-
 Json Show(const Subject& subject) {
   const ExampleConfig& config = subject.chosen.config;
-  const auto encoding = subject.Build();
-  const Terms terms = encoding->Lower(cli::ShapeOf(config)).terms;
+  const Encoding& encoding = *subject.encoding;
+  const Terms terms = encoding.Lower(cli::ShapeOf(config)).terms;
   Validate(terms, cli::ShapeOf(config));
-  cli::Figure figure = cli::MakeFigure(*subject.chosen.info, *encoding, config);
-  if (!subject.trained.empty()) {
-    for (cli::Panel& panel : figure.panels) {
-      std::visit([](auto& p) { p.title = "trained parameters"; }, panel);
-    }
-  }
-  return cli::ShowJson(subject.chosen, terms, figure);
+  const std::string_view trained = subject.trained ? "trained parameters" : "";
+  return cli::ShowJson(
+      subject.chosen, terms,
+      cli::MakeFigure(*subject.chosen.info, encoding, config, trained));
 }
 
 Json Check(const Subject& subject) {
   const ExampleConfig& config = subject.chosen.config;
-  const auto encoding = subject.Build();
   CheckOptions options = {.heads = config.heads,
                           .head_dim = config.head_dim,
                           .length = config.length,
                           .seed = config.seed};
   // Rows that were trained for the input are as wide as the model.
-  const auto& input = encoding->Lower(cli::ShapeOf(config)).terms.input_add;
-  if (input && !subject.trained.empty())
-    options.head_dim = input->table.size(1);
-  return cli::CheckJson(config, locus::Check(*encoding, options));
+  const auto& input =
+      subject.encoding->Lower(cli::ShapeOf(config)).terms.input_add;
+  if (input && subject.trained) options.head_dim = input->table.size(1);
+  return cli::CheckJson(config, locus::Check(*subject.encoding, options));
 }
 
 Json Scores(const Subject& subject, const ScoreRequest& request) {
@@ -255,7 +246,7 @@ Json ByDistance(const Subject& subject, int64_t head, Content content) {
 
 Json Pairs(const Subject& subject, const std::vector<int64_t>& positions) {
   const Terms terms =
-      subject.Build()->Lower(cli::ShapeOf(subject.chosen.config)).terms;
+      subject.encoding->Lower(cli::ShapeOf(subject.chosen.config)).terms;
   if (!terms.rotate || terms.rotate->Mixed() || terms.rotate->heads > 1) {
     return nullptr;
   }

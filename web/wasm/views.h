@@ -15,13 +15,12 @@ namespace locus::web {
 using cli::Chosen;
 using cli::Json;
 
-// An encoding that the page asks about: an example, or the same with trained
-// parameters.
+// An encoding that the page asks about.
 struct Subject {
-  std::unique_ptr<Encoding> Build() const;
-
   Chosen chosen;
-  std::vector<Tensor> trained = {};  // empty: those of the example
+  // The example of `chosen`, or the same with trained parameters.
+  std::shared_ptr<const Encoding> encoding = {};
+  bool trained = false;
 };
 
 // What tokens contain.
