@@ -18,7 +18,21 @@ std::string Shown(const Json& value) {
   return text.size() > kMost ? text.substr(0, kMost - 3) + "..." : text;
 }
 
+// Two numbers with as many digits as tell them apart, and at least nine.
+std::string ShownNumbers(double a, double b) {
+  int digits = 9;
+  while (digits < 17 && fmt::format("{:.{}g}", a, digits) ==
+                            fmt::format("{:.{}g}", b, digits)) {
+    ++digits;
+  }
+  return fmt::format("{:.{}g} -> {:.{}g}", a, digits, b, digits);
+}
+
 std::string Change(const std::string& path, const Json& a, const Json& b) {
+  if (a.is_number_float() && b.is_number_float()) {
+    return fmt::format("{}: {}", path,
+                       ShownNumbers(a.get<double>(), b.get<double>()));
+  }
   const auto numbers = [](const Json& list) {
     return list.is_array() && !list.empty() && list[0].is_number();
   };

@@ -173,8 +173,12 @@ class Explain(Folder):
         self.assertEqual(run("explain", a, a)[:2], (0, "no difference in positions\n"))
         code, out, _ = run("explain", a, b)
         self.assertEqual(code, 1)
-        self.assertIn("rotary.base: 500000.0 -> 10000.0 (decoder 0-3)", out)
+        self.assertIn("rotary.base: 500000 -> 10000 (decoder 0-3)", out)
+        self.assertIn("rotary.last_wavelength: 20473564.1 -> 435281.145 (", out)
         self.assertIn("b.json has decoder 4", out)
+        near = self.write("near.json", {**LLAMA, "rope_theta": 500000.0001})
+        out = run("explain", a, near)[1]
+        self.assertIn("rotary.base: 500000 -> 500000.0001 (", out)
         self.assertIn("rotary.frequencies: 63 of 64 differ (decoder 0-3)", out)
         code, out, _ = run("explain", a, self.write("g", GEMMA3))
         self.assertEqual(code, 1)
