@@ -29,7 +29,9 @@ const DOCS = [
 ];
 const VIEWS = [
   ...Array.from({ length: 12 }, (_, step) => ['learn', `#learn/${step + 1}`]),
-  ...['rope', 't5', 'sinusoidal', 'rope-2d', 'shaw'].map((name) => ['play', `#play?a=${name}`]),
+  ...['rope', 't5', 'sinusoidal', 'rope-2d', 'shaw', 'learned', 'tupe', 'rope-learned'].map(
+    (name) => ['play', `#play?a=${name}`],
+  ),
   ['play', '#play?a=rope&b=alibi'],
   ['model', '#model?a=Llama 3.1 8B&b=LLaMA 7B'],
 ];

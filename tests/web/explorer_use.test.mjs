@@ -107,6 +107,64 @@ test('the address holds the state, and another page opens it', async (t) => {
   assert.ok(await page.locator('.difference [data-figure="difference-scores"] image').count());
 });
 
+test('a slider that is dragged writes the address once, and asks only what changed', async (t) => {
+  const { page } = await openExplorer(t, '#play?a=t5&length=48&dim=16');
+  await settle(page);
+  const { written, asked } = await page.evaluate(async () => {
+    let written = 0;
+    const { replaceState } = history;
+    history.replaceState = (...args) => {
+      ++written;
+      replaceState.apply(history, args);
+    };
+    const asked = new Set();
+    const { postMessage } = Worker.prototype;
+    Worker.prototype.postMessage = function (message, ...more) {
+      if (message.text) asked.add(JSON.parse(message.text).ask);
+      postMessage.call(this, message, ...more);
+    };
+    const input = document.querySelector('#play [name="m"]');
+    for (let place = 10; place < 50; ++place) {
+      input.value = place;
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+      await new Promise((ready) => requestAnimationFrame(ready));
+    }
+    while (document.querySelector('#play .live').dataset.busy !== '0')
+      await new Promise((ready) => setTimeout(ready, 5));
+    return { written, asked: [...asked] };
+  });
+  assert.ok(written > 0 && written < 10, `${written} addresses for 40 places`);
+  // The positions of the dials; T5's bias and its scores do not depend on them.
+  assert.deepEqual(asked, ['pairs']);
+  assert.match(page.url(), /&m=49/);
+});
+
+test('a check of what is no longer shown is stopped, and its table is dimmed', async (t) => {
+  const { page, errors } = await openExplorer(t, '#play?a=shaw&heads=8&dim=128&length=512');
+  const { stopped, dimmed } = await page.evaluate(async () => {
+    let stopped = 0;
+    const { terminate } = Worker.prototype;
+    Worker.prototype.terminate = function () {
+      ++stopped;
+      terminate.call(this);
+    };
+    const live = document.querySelector('#play .live');
+    // One job under way: the check, which takes longer than all figures.
+    while (live.dataset.busy !== '1') await new Promise((ready) => setTimeout(ready, 5));
+    await new Promise((ready) => setTimeout(ready, 300));
+    const clip = live.querySelector('[name="clip"]');
+    clip.value = 10;
+    clip.dispatchEvent(new Event('input', { bubbles: true }));
+    return { stopped, dimmed: document.querySelector('.stage > .scroll').ariaBusy };
+  });
+  assert.equal(stopped, 1);
+  assert.equal(dimmed, 'true');
+  await settle(page);
+  assert.equal(await page.locator('#play .stage > .scroll').getAttribute('aria-busy'), null);
+  assert.ok((await page.locator('.properties tbody tr').count()) > 10);
+  assert.deepEqual(errors, []);
+});
+
 /** Milliseconds from a move of a slider until all figures of Play are painted, sorted. */
 const slide = (page, option, values) =>
   page.evaluate(
@@ -279,6 +337,19 @@ test('hostile configs get a sentence', async (t) => {
   await page.locator('#model input[type=file]').first().setInputFiles(large);
   await problem.waitFor({ state: 'visible' });
   assert.match(await problem.innerText(), /this file has 50 MB/);
+  // An answer to what was there before is no longer wanted.
+  await page.evaluate((small) => {
+    const area = document.querySelector('#model textarea');
+    for (const text of [small, 'x'.repeat(17e6)]) {
+      area.value = text;
+      area.dispatchEvent(new Event('input'));
+    }
+  }, JSON.stringify(SMALL));
+  await settle(page);
+  await page.waitForTimeout(300);
+  assert.match(await problem.innerText(), /this text has 17 MB/);
+  await page.locator('#model textarea').first().fill(JSON.stringify(SMALL));
+  await problem.waitFor({ state: 'hidden' });
   // The same as text, and a name that would end a script.
   await page.evaluate(() => {
     const area = document.querySelector('#model textarea');

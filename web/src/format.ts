@@ -20,10 +20,10 @@ export function short(value: number): string {
 }
 
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 });
-/** "131K", "0.41", "2.0e-7": a number of any size in little room. */
+/** "131K", "0.41", "2e-7": a number of any size in little room. */
 export function compact(value: number): string {
   if (Math.abs(value) >= 1e4) return COMPACT.format(value);
-  return Number.isInteger(value) ? String(value) : short(value);
+  return Number.isInteger(value) ? String(value) : short(value).replace('.0e', 'e');
 }
 
 export const milliseconds = (seconds: number) => `${short(1000 * seconds)} ms`;

@@ -137,6 +137,9 @@ export interface Explained {
 /** What the sentence of the core says, as it is. */
 export class CoreError extends Error {}
 
+/** The question is no longer of interest. */
+export class Stopped extends Error {}
+
 /** Rows of numbers back in their places. */
 function revive(value: unknown, numbers: Float64Array): unknown {
   if (Array.isArray(value)) return value.map((one) => revive(one, numbers));
@@ -146,27 +149,44 @@ function revive(value: unknown, numbers: Float64Array): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, revive(one, numbers)]));
 }
 
-class Lane {
-  private readonly worker: Worker;
-  private readonly waiting = new Map<number, (message: FromWorker) => void>();
+interface Waiting {
+  answered: (message: FromWorker) => void;
+  stopped: (reason: Stopped) => void;
+}
+
+export class Lane {
+  private worker: Worker;
+  private readonly waiting = new Map<number, Waiting>();
   private readonly held = new Set<string>(); // trained tables that the worker has
   private last = 0;
 
   constructor(
-    source: string,
-    module: WebAssembly.Module,
+    private readonly source: string,
+    private readonly module: WebAssembly.Module,
     private readonly trained: Trained,
   ) {
-    this.worker = new Worker(source);
-    this.worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
-      this.waiting.get(data.id)?.(data);
-      this.waiting.delete(data.id);
-    };
-    this.send({ module });
+    this.worker = this.start();
   }
 
-  private send(message: ToWorker): void {
-    this.worker.postMessage(message);
+  private start(): Worker {
+    const worker = new Worker(this.source);
+    worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+      this.waiting.get(data.id)?.answered(data);
+      this.waiting.delete(data.id);
+    };
+    worker.postMessage({ module: this.module } satisfies ToWorker);
+    return worker;
+  }
+
+  /** Ends whatever is being computed: those who asked get Stopped. */
+  stop(): void {
+    if (this.waiting.size === 0) return;
+    this.worker.terminate();
+    const waiting = [...this.waiting.values()];
+    this.waiting.clear();
+    this.held.clear();
+    this.worker = this.start();
+    for (const { stopped } of waiting) stopped(new Stopped());
   }
 
   async ask<T>(question: object): Promise<T> {
@@ -176,9 +196,9 @@ class Lane {
       await this.ask({ ask: 'hold', encoding, params: this.trained.of(encoding)!.params });
     }
     const id = ++this.last;
-    const reply = await new Promise<FromWorker>((resolve) => {
-      this.waiting.set(id, resolve);
-      this.send({ id, text: JSON.stringify(question) });
+    const reply = await new Promise<FromWorker>((answered, stopped) => {
+      this.waiting.set(id, { answered, stopped });
+      this.worker.postMessage({ id, text: JSON.stringify(question) } satisfies ToWorker);
     });
     const answer = revive(JSON.parse(reply.text), reply.numbers) as T & { error?: string };
     if (answer && typeof answer === 'object' && answer.error !== undefined)

@@ -57,7 +57,8 @@ function powers(values: number[]): number[] {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, n) => base ** (first + n));
 }
 
-export function lineChart(chart: Chart, width: number): SVGSVGElement {
+/** With `tip`, the value nearest to the pointer shows; it takes longer to build than the rest. */
+export function lineChart(chart: Chart, width: number, tip: boolean): SVGSVGElement {
   const points = chart.lines.map(({ label, x, y }, index) =>
     Array.from(y, (value, n) => ({ x: x[n]!, y: value, label, index })),
   );
@@ -71,7 +72,7 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
     marginTop: 30,
     marginLeft: 52,
     marginBottom: 42,
-    marginRight: 14,
+    marginRight: 24, // half of the last label
     ariaLabel: chart.label,
     x: {
       type: chart.logX ? 'log' : 'linear',
@@ -96,15 +97,6 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
       Plot.text([chart.x], { frameAnchor: 'bottom-right', dy: 36, fill: 'var(--soft)' }),
       Plot.areaY(area, { x: 'x', y1: 'low', y2: 'high', fill: seriesColor(0), fillOpacity: 0.16 }),
       Plot.ruleX(chart.marks ?? [], { x: 'at', stroke: 'var(--soft)', strokeDasharray: '5 4' }),
-      Plot.text(chart.marks ?? [], {
-        x: 'at',
-        text: 'label',
-        frameAnchor: 'top',
-        textAnchor: 'start',
-        dx: 5,
-        dy: 2,
-        fill: 'var(--soft)',
-      }),
       ...points.map((line, index) =>
         Plot.lineY(line, {
           x: 'x',
@@ -114,15 +106,30 @@ export function lineChart(chart: Chart, width: number): SVGSVGElement {
           strokeDasharray: chart.lines[index]!.dash ? '6 4' : undefined,
         }),
       ),
-      Plot.tip(
-        points.flat(),
-        Plot.pointer({
-          x: 'x',
-          y: 'y',
-          title: ({ x, y, label }) => `${label}\n${chart.x} ${compact(x)}: ${compact(y)}`,
-          ...TIP,
-        }),
-      ),
+      Plot.text(chart.marks ?? [], {
+        x: 'at',
+        text: 'label',
+        frameAnchor: 'top',
+        textAnchor: 'start',
+        dx: 5,
+        dy: 2,
+        fill: 'var(--soft)',
+        stroke: 'var(--paper)', // readable where it crosses a line
+        strokeWidth: 4,
+      }),
+      ...(tip
+        ? [
+            Plot.tip(
+              points.flat(),
+              Plot.pointer({
+                x: 'x',
+                y: 'y',
+                title: ({ x, y, label }) => `${label}\n${chart.x} ${compact(x)}: ${compact(y)}`,
+                ...TIP,
+              }),
+            ),
+          ]
+        : []),
     ],
   }) as SVGSVGElement;
   // A label needs a role that may have one.
@@ -168,6 +175,7 @@ export class FigureBox {
   private draw: (width: number) => SVGSVGElement | undefined = () => undefined;
   private table: () => Table = () => ({ head: [], rows: [] });
   private readonly redrawPlot: () => void;
+  private pointed = false; // whether the pointer is over the plot
 
   constructor(
     kind: string,
@@ -198,6 +206,13 @@ export class FigureBox {
       ),
     );
     this.title(title);
+    this.plot.addEventListener('pointerenter', () => {
+      this.pointed = true;
+      if (this.reading.hidden) this.redraw();
+    });
+    this.plot.addEventListener('pointerleave', () => {
+      this.pointed = false;
+    });
     this.redrawPlot = drawToFit(
       this.plot,
       (width) => this.draw(width) ?? document.createElementNS('http://www.w3.org/2000/svg', 'svg'),
@@ -272,7 +287,7 @@ export class FigureBox {
         ),
       ],
     });
-    this.draw = (width) => lineChart(chart, width);
+    this.draw = (width) => lineChart(chart, width, this.pointed);
     this.redraw();
   }
 

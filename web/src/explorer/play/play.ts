@@ -4,6 +4,7 @@ import { flag, optionControl, select, slider } from '../controls';
 import {
   CoreError,
   latest,
+  Stopped,
   type Core,
   type Distance,
   type Field,
@@ -15,6 +16,7 @@ import {
 } from '../core';
 import { FigureBox } from '../figure';
 import { largest } from '../heat';
+import { Memo } from './memo';
 import { propertyTable } from './properties';
 import { capital, Side, type Kind } from './side';
 import {
@@ -67,6 +69,7 @@ export class Play {
     'Both against distance',
   );
   private sides: Side[] = [];
+  private readonly memo = new Memo();
   private readonly changed: (() => void)[];
 
   constructor(
@@ -89,6 +92,9 @@ export class Play {
       latest(this.root, () => this.drawScores()),
       // Figures come first: a check takes all of a core.
       latest(this.root, () => this.drawProperties(), 150),
+      // Browsers take a few hundred changes of the address in ten seconds, fewer than a slider
+      // makes: Chromium then warns, Safari throws.
+      latest(this.root, () => this.writeAddress(), 150),
     ];
   }
 
@@ -139,6 +145,16 @@ export class Play {
     return { ask, encoding, options, heads, dim, length, seed, ...trained, ...more };
   }
 
+  /** Asks for one figure of a side; the last answer where nothing of the question has changed. */
+  private ask<T>(
+    lane: 'show' | 'scores' | 'check',
+    ask: string,
+    side: number,
+    more: object = {},
+  ): Promise<T> {
+    return this.memo.ask(`${ask} ${side}`, this.core[lane], this.question(ask, side, more));
+  }
+
   /** Where the parameters of a side come from: nothing to say, or a note. */
   private parameters(choice: Choice): HTMLElement[] {
     if (!this.info(choice).trainable) return [];
@@ -169,8 +185,19 @@ export class Play {
   }
 
   private update(): void {
-    history.replaceState(null, '', writeState(this.state));
+    // A check takes seconds of a processor that figures need.
+    const places = this.state.sides.map((_, side) => side);
+    if (places.some((side) => this.memo.isOther(`check ${side}`, this.question('check', side)))) {
+      for (const side of places) this.memo.forget(`check ${side}`);
+      this.core.check.stop();
+      this.properties.setAttribute('aria-busy', 'true');
+    }
     for (const one of this.changed) one();
+  }
+
+  private async writeAddress(): Promise<void> {
+    // The reader may have left Play meanwhile.
+    if (location.hash.startsWith('#play')) history.replaceState(null, '', writeState(this.state));
   }
 
   /** Controls and empty figures for the encodings of now. */
@@ -398,8 +425,8 @@ export class Play {
     const choices = this.state.sides;
     const answers = await this.each('panels', async (side) => {
       const [show, pairs] = await Promise.all([
-        this.core.show.ask<Show>(this.question('show', side)),
-        this.core.show.ask<Pairs | null>(this.question('pairs', side, { positions: [m, n] })),
+        this.ask<Show>('show', 'show', side),
+        this.ask<Pairs | null>('show', 'pairs', side, { positions: [m, n] }),
       ]);
       return { show, pairs };
     });
@@ -429,32 +456,20 @@ export class Play {
     const look = { head: head - 1, content: state.content };
     const answers = await this.each('scores', async (side) => {
       const [scores, distance] = await Promise.all([
-        this.core.scores.ask<Scores>(
-          this.question('scores', side, { ...look, count, causal: state.causal }),
-        ),
-        this.core.scores.ask<Distance>(this.question('distance', side, look)),
+        this.ask<Scores>('scores', 'scores', side, { ...look, count, causal: state.causal }),
+        this.ask<Distance>('scores', 'distance', side, look),
       ]);
       return { scores, distance };
     });
     if (sides !== this.sides) return;
     const kind = state.weights ? 'weights' : 'logits';
     const rows = answers.map((answer) => answer?.scores[kind]);
-    const words = state.weights ? 'Attention weight' : 'Score';
     answers.forEach((answer, index) => {
       if (!answer) return;
-      const side = sides[index]!;
-      side.matrix.title(`${words} of each query on each key, head ${head}`);
-      side.matrix.heat({
-        label: `${words}, query by key`,
-        x: 'key n',
-        y: 'query m',
-        firstX: 0,
-        firstY: 0,
-        values: answer.scores[kind],
-        colours: state.weights ? 'weights' : 'centred',
-        ...(state.m < count && state.n < count
-          ? { mark: [state.m, state.n] as [number, number] }
-          : {}),
+      sides[index]!.showScores(answer.scores, {
+        head,
+        weights: state.weights,
+        mark: state.m < count && state.n < count ? [state.m, state.n] : undefined,
         picked: (m, n) => {
           this.state.m = m;
           this.state.n = n;
@@ -462,18 +477,7 @@ export class Play {
           this.update();
         },
       });
-      const { x, mean, low, high } = answer.distance;
-      side.distance.title(
-        'Score against distance',
-        'The line is the mean over contents and query positions, the band their whole range. A relative encoding with contents all alike has no band but that of the contents.',
-      );
-      side.distance.lines({
-        label: 'Score against distance',
-        x: 'distance m − n',
-        y: 'score',
-        lines: [{ label: 'mean', x, y: mean }],
-        band: { label: 'range over contents and places', x, low, high },
-      });
+      sides[index]!.showDistance(answer.distance);
     });
     this.drawDifference(
       rows,
@@ -513,9 +517,11 @@ export class Play {
   private async drawProperties(): Promise<void> {
     const sides = this.sides;
     const names = this.state.sides.map((choice) => this.info(choice).title);
-    const answers = await this.each('properties', (side) =>
-      this.core.check.ask<{ properties: Property[] }>(this.question('check', side)),
-    );
+    const check = (side: number) => this.ask<{ properties: Property[] }>('check', 'check', side);
+    const answers = await this.each('properties', check).catch((error: unknown) => {
+      if (error instanceof Stopped) return [undefined];
+      throw error;
+    });
     if (sides !== this.sides || answers.some((one) => !one)) return;
     this.properties.replaceChildren(
       propertyTable(
@@ -523,6 +529,7 @@ export class Play {
         answers.map((one) => one!.properties),
       ),
     );
+    this.properties.removeAttribute('aria-busy');
     this.drew('checked');
   }
 }

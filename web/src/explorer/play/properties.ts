@@ -31,7 +31,7 @@ export function propertyTable(names: string[], reports: Property[][]): HTMLEleme
   const head = ['Property', ...names, ...(reports.length === 1 ? ['Finding'] : [])];
   return element(
     'table',
-    { class: 'properties' },
+    { class: reports.length === 1 ? 'properties alone' : 'properties' },
     element('caption', {}, 'Measured now, on random tokens: the verdict and the number behind it'),
     element(
       'thead',

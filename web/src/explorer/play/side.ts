@@ -1,10 +1,38 @@
 // Everything that is drawn of one encoding.
 import { element } from '../../dom';
-import type { CurvesPanel, HeatPanel, Info, Pairs, Show } from '../core';
+import type { CurvesPanel, Distance, HeatPanel, Info, Pairs, Scores, Show } from '../core';
 import { drawDials } from '../dials';
 import { FigureBox } from '../figure';
 
 export type Kind = 'panels' | 'scores' | 'properties';
+
+/** How a matrix of scores is shown. */
+export interface Look {
+  head: number;
+  weights: boolean; // after softmax
+  mark: [number, number] | undefined;
+  picked: (m: number, n: number) => void;
+}
+
+/** Where a term of the algebra acts, in words. */
+const PLACES: Record<string, string> = {
+  input_add: 'is added to the input',
+  rotate: 'rotates queries and keys',
+  extra_dot: 'adds a dot product of positions',
+  q_table: 'adds a table row to each key',
+  k_table: 'adds a table row to each query',
+  bias: 'adds a bias to the score',
+  v_table: 'adds a table row to each value',
+  rotate_values: 'rotates the values',
+};
+
+/** "Relative: rotates queries and keys." */
+function actsOn({ reference }: Info, { terms }: Show): string {
+  if (terms.length === 0) return 'No position.';
+  const said = terms.map((term) => PLACES[term] ?? term);
+  const list = said.length > 1 ? `${said.slice(0, -1).join(', ')} and ${said.at(-1)}` : said[0]!;
+  return `${reference === 'relative' ? 'Relative' : 'Absolute'}: ${list}.`;
+}
 
 export class Side {
   readonly root: HTMLElement;
@@ -13,8 +41,9 @@ export class Side {
   private readonly problems = new Map<Kind, string>();
   private readonly panels: FigureBox[] = [];
   private readonly panelBox = element('div', {});
-  readonly matrix = new FigureBox('scores', 'Score of each query on each key', true);
-  readonly distance = new FigureBox('distance', 'Score against distance');
+  private readonly shown = new Map<string, unknown[]>();
+  private readonly matrix = new FigureBox('scores', 'Score of each query on each key', true);
+  private readonly distance = new FigureBox('distance', 'Score against distance');
   private readonly dials = new FigureBox('dials', 'Rotated pairs');
 
   constructor(title: string) {
@@ -52,13 +81,27 @@ export class Side {
       element(
         'p',
         { class: 'facts' },
-        `${info.reference === 'none' ? 'No position' : `${info.reference === 'relative' ? 'Relative' : 'Absolute'}, enters at ${show.terms.join(', ') || 'nothing'}`}. ${info.paper ? `${info.paper}. ` : ''}${info.models ? `Used by ${info.models}.` : ''}`,
+        [
+          actsOn(info, show),
+          info.paper && `${info.paper}.`,
+          info.models && `Used by ${info.models}.`,
+        ]
+          .filter(Boolean)
+          .join(' '),
       ),
       ...parameters,
     );
   }
 
+  /** Whether a figure shows just this already; if not, it is about to. */
+  private isShown(figure: string, ...what: unknown[]): boolean {
+    const before = this.shown.get(figure);
+    this.shown.set(figure, what);
+    return before?.length === what.length && what.every((one, n) => one === before[n]);
+  }
+
   show(show: Show, scale: (number | undefined)[]): void {
+    if (this.isShown('panels', show, ...scale)) return;
     const panels = [...show.panels, ...show.panels.flatMap(byHead)];
     while (this.panels.length > panels.length) this.panels.pop()!.root.remove();
     while (this.panels.length < panels.length) {
@@ -70,8 +113,42 @@ export class Side {
   }
 
   showPairs(pairs: Pairs | null): void {
+    if (this.isShown('dials', pairs)) return;
     this.dials.root.hidden = pairs === null;
     if (pairs) drawDials(this.dials, pairs, 8);
+  }
+
+  showScores(scores: Scores, { head, weights, mark, picked }: Look): void {
+    if (this.isShown('scores', scores, head, weights, ...(mark ?? []))) return;
+    const words = weights ? 'Attention weight' : 'Score';
+    this.matrix.title(`${words} of each query on each key, head ${head}`);
+    this.matrix.heat({
+      label: `${words}, query by key`,
+      x: 'key n',
+      y: 'query m',
+      firstX: 0,
+      firstY: 0,
+      values: weights ? scores.weights : scores.logits,
+      colours: weights ? 'weights' : 'centred',
+      ...(mark ? { mark } : {}),
+      picked,
+    });
+  }
+
+  showDistance(distance: Distance): void {
+    if (this.isShown('distance', distance)) return;
+    const { x, mean, low, high } = distance;
+    this.distance.title(
+      'Score against distance',
+      'The line is the mean over contents and query positions, the band their whole range. A relative encoding with contents all alike has no band but that of the contents.',
+    );
+    this.distance.lines({
+      label: 'Score against distance',
+      x: 'distance m − n',
+      y: 'score',
+      lines: [{ label: 'mean', x, y: mean }],
+      band: { label: 'range over contents and places', x, low, high },
+    });
   }
 
   redraw(): void {
