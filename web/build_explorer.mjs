@@ -3,7 +3,7 @@
 //   node build_explorer.mjs WASM OUT    writes OUT/explorer.html
 //
 // WASM holds locus_core.js and locus_core.wasm, as wasm/build.sh leaves them.
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { bundle, fill, here, insideScript, licences, styledPage, write } from './bundle.mjs';
@@ -30,10 +30,9 @@ function published() {
   );
 }
 
-/** Tables that the lab trained, by tools/trained_tables.sh; null where that never ran. */
+/** Tables that the lab trained, by tools/trained_tables.sh. */
 function trained() {
-  const path = join(here, 'data/trained.json');
-  const text = existsSync(path) ? readFileSync(path, 'utf8') : 'null';
+  const text = readFileSync(join(here, 'data/trained.json'), 'utf8');
   return JSON.stringify(JSON.parse(text)).replaceAll('<', '\\u003c');
 }
 

@@ -217,12 +217,6 @@ test('trained tables show at their sizes, and the page says where they do not', 
   const { page, errors } = await openExplorer(t, '#play?a=t5');
   await settle(page);
   const note = page.locator('.parameters');
-  if ((await page.locator('#trained').textContent()) === 'null') {
-    // Built without trained tables.
-    assert.match(await note.innerText(), /^Not trained/);
-    assert.equal(await note.getByRole('button').count(), 0);
-    return;
-  }
   assert.match(await note.innerText(), /^Trained: .* nats per byte/);
   const shown = await drawing(page);
   await page.locator('#play [name="dim"]').focus();

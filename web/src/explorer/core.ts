@@ -225,7 +225,7 @@ export async function startCore(): Promise<Core> {
   const part = (id: string) => document.getElementById(id)!.textContent!;
   const module = await WebAssembly.compile(await unpacked(part('core-wasm').trim()));
   const source = URL.createObjectURL(new Blob([part('core-script')], { type: 'text/javascript' }));
-  const trained = new Trained(JSON.parse(part('trained')) as TrainedFile | null);
+  const trained = new Trained(JSON.parse(part('trained')) as TrainedFile);
   const lane = () => new Lane(source, module, trained);
   return { show: lane(), scores: lane(), check: lane(), trained };
 }

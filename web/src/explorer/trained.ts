@@ -26,9 +26,8 @@ export interface Sizes {
 export class Trained {
   private readonly tables: Map<string, TrainedTable>;
 
-  /** Without a file, nothing was trained. */
-  constructor(private readonly file: TrainedFile | null) {
-    this.tables = new Map((file?.encodings ?? []).map((table) => [table.encoding, table]));
+  constructor(private readonly file: TrainedFile) {
+    this.tables = new Map(file.encodings.map((table) => [table.encoding, table]));
   }
 
   of(encoding: string): TrainedTable | undefined {
@@ -37,7 +36,7 @@ export class Trained {
 
   /** The sizes that all of them have. */
   get sizes(): Sizes {
-    const { heads, dim, length } = this.file?.model ?? { heads: 4, dim: 32, length: 64 };
+    const { heads, dim, length } = this.file.model;
     return { heads, dim, length };
   }
 
@@ -46,7 +45,7 @@ export class Trained {
     return (['heads', 'dim', 'length'] as const).every((name) => mine[name] === sizes[name]);
   }
 
-  /** What asks the core for an encoding as trained, or as it is where nothing trains. */
+  /** What asks the core for an encoding as trained, or as it is where it has no parameters. */
   question(encoding: string): object {
     const table = this.of(encoding);
     return {
@@ -58,7 +57,7 @@ export class Trained {
 
   /** How it was trained, in a sentence, and what that brought. */
   story(table: TrainedTable): string {
-    const { model, corpus, loss_without_position: without } = this.file!;
+    const { model, corpus, loss_without_position: without } = this.file;
     const layer = table.shared_by_layers ? '' : ', in its first layer';
     return `Trained: the parameters of a small decoder (${model.layers} layers, ${model.heads} heads of ${model.dim} channels, ${model.length} tokens${layer}) after ${model.steps} steps on English text (${corpus.name}). Its loss is ${table.loss.toFixed(2)} nats per byte; that of the same model without positions is ${without.toFixed(2)}. A decoder never sees later keys: what it has for them is untrained.`;
   }

@@ -49,7 +49,7 @@ export const expansion: Step = {
   answer: [
     'T5 keeps only the idea that near and far differ. TUPE calls the two mixed terms noise and drops them; DeBERTa says they are the point and drops the last. Both work, which is worth remembering when a derivation looks inevitable.',
   ],
-  build(root, core, known) {
+  build(root, core) {
     let scheme = SCHEMES[0]!;
     let content: 'matching' | 'none' = 'matching';
     const stage = new Stage(root, async () => {
@@ -76,12 +76,7 @@ export const expansion: Step = {
         content,
       });
       const table = core.trained.of(scheme.value);
-      const info = known.find(({ name }) => name === scheme.value)!;
-      origin.textContent = !info.trainable
-        ? ''
-        : table
-          ? core.trained.story(table)
-          : 'The tables of this scheme are trained in reality; here they hold random numbers.';
+      origin.textContent = table ? core.trained.story(table) : '';
       box.title(`${scheme.title}: score of each query on each key`);
       box.heat({
         label: 'Scores',
