@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 locus=${1:-build/release/cli/locus}
 trained=web/data/trained.json
 mkdir -p docs/pictures
-names=$("$locus" list --json | sed -n 's/^ *"name": "\(.*\)",$/\1/p')
+names=$("$locus" list --json | sed -n 's/^      "name": "\(.*\)",$/\1/p')
 for name in $names; do
   set -- "$name"
   ! grep -q "\"encoding\":\"$name\"" $trained || set -- "$name" --trained $trained

@@ -272,7 +272,7 @@ class Show(unittest.TestCase):
                     "--trained takes the options that t5 was trained with; leave out "
                     "'buckets'",
                 ),
-                (("t5", "--heads", "4"), "--trained excludes --heads"),
+                (("t5", "--heads", "4"), "--heads excludes --trained"),
             ):
                 with self.subTest(args=args):
                     self.assertEqual(
