@@ -4,6 +4,8 @@
 #ifndef LOCUS_SRC_CORE_OPENMP_H_
 #define LOCUS_SRC_CORE_OPENMP_H_
 
+#include <optional>
+
 namespace locus {
 
 struct OpenMp {
@@ -22,7 +24,9 @@ struct OpenMp {
 // - in a forked process, which lacks the threads of GNU's runtime, so that the
 //   runtime would wait for them forever,
 // - under ThreadSanitizer, which does not see how the runtime synchronises.
-const OpenMp* FindOpenMp() noexcept;
+// Returns nullopt while another thread searches: waiting for it could deadlock
+// if the caller holds the loader's lock.
+std::optional<const OpenMp*> FindOpenMp() noexcept;
 
 }  // namespace locus
 

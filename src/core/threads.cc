@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "core/openmp.h"
@@ -67,13 +68,14 @@ struct Job {
 
 // The default backend: the process's OpenMP runtime, or else OwnThreads.
 void AnyThreads(int threads, void (*body)(void*), void* argument) {
-  const OpenMp* const openmp = FindOpenMp();
-  if (openmp == nullptr) {
+  const std::optional<const OpenMp*> openmp = FindOpenMp();
+  if (openmp && *openmp == nullptr) {
     OwnThreads(threads, body, argument);
-  } else if (openmp->in_parallel() != 0) {
-    body(argument);  // the caller already is a worker of the runtime
+  } else if (!openmp || (*openmp)->in_parallel() != 0) {
+    // The caller already is a worker of the runtime, or it may be.
+    body(argument);
   } else {
-    openmp->parallel(body, argument, static_cast<unsigned int>(threads), 0);
+    (*openmp)->parallel(body, argument, static_cast<unsigned int>(threads), 0);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "core/os.h"
@@ -136,7 +137,7 @@ struct Candidate {
 
 }  // namespace
 
-const OpenMp* FindOpenMp() noexcept {
+std::optional<const OpenMp*> FindOpenMp() noexcept {
 #if defined(LOCUS_THREAD_SANITIZER)
   return nullptr;
 #else
@@ -144,14 +145,18 @@ const OpenMp* FindOpenMp() noexcept {
   if (openmp != nullptr || hands_off.load(std::memory_order_relaxed)) {
     return openmp;
   }
+  // Whoever sees what a search has stored in `seen` sees that it runs, or what
+  // it found.
   static std::atomic<unsigned long long> seen{0};
-  const unsigned long long loaded = LibrariesLoaded();
-  if (loaded == seen.load(std::memory_order_relaxed)) return nullptr;
-  // Other threads do without OpenMP while one searches.
   static std::atomic_flag looking = ATOMIC_FLAG_INIT;
-  if (looking.test_and_set(std::memory_order_acquire)) return nullptr;
+  const unsigned long long loaded = LibrariesLoaded();
+  if (loaded == seen.load(std::memory_order_acquire)) {
+    if (looking.test(std::memory_order_acquire)) return std::nullopt;
+    return found.load(std::memory_order_acquire);
+  }
+  if (looking.test_and_set(std::memory_order_acquire)) return std::nullopt;
   static OpenMp runtime;
-  const bool first = seen.exchange(loaded, std::memory_order_relaxed) == 0;
+  const bool first = seen.exchange(loaded, std::memory_order_acq_rel) == 0;
   if (found.load(std::memory_order_relaxed) == nullptr && Search(runtime)) {
     // A runtime present at the first search may have been used before a fork.
     if (first && IsForked()) {

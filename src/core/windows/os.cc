@@ -120,6 +120,6 @@ int AffinityCpus() {
 }
 
 // OpenMP runtimes vary on Windows: calls run on the library's own pool.
-const OpenMp* FindOpenMp() noexcept { return nullptr; }
+std::optional<const OpenMp*> FindOpenMp() noexcept { return nullptr; }
 
 }  // namespace locus
