@@ -48,6 +48,7 @@ NB_MODULE(_locus, m) {
     }
   });
   m.attr("__version__") = locus::Version();
+  m.attr("_NO_MEMORY") = kNoMemory;
   locus::python::BindRawTensor(m);
   locus::python::BindEncodings(m);
   locus::python::BindTerms(m);

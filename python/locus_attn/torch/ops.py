@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import locus_attn as locus
-from locus_attn._locus import _attention_backward_into, _attention_into
+from locus_attn._locus import _NO_MEMORY, _attention_backward_into, _attention_into
 
 from . import kinds
 from .raw import integers, raw, raw_or_none
@@ -72,18 +72,30 @@ def _operands(operands) -> dict[str, Any]:
     return {name: raw_or_none(x) for name, x in zip(OPERANDS, operands, strict=True)}
 
 
+def _empty(x: Tensor, shape, dtype: torch.dtype | None = None) -> Tensor:
+    """An uninitialised tensor. PyTorch says RuntimeError where there is no memory for
+    it; a call of Locus says MemoryError, whoever allocates."""
+    try:
+        return x.new_empty(shape, dtype=dtype)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        raise MemoryError(_NO_MEMORY) from None
+
+
 def _empty_out(q: Tensor, v: Tensor) -> Tensor:
     """[B, Hq, Lq, Dv] that lies as [B, Lq, Hq, Dv] in memory: a model joins the heads
     of a token next, and what backward needs is then the tensor that its projection
     keeps, not a second one."""
-    return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3]).transpose(1, 2)
+    shape = (q.shape[0], q.shape[2], q.shape[1], v.shape[3])
+    return _empty(q, shape).transpose(1, 2)
 
 
 def _empty_in_order_of(x: Tensor) -> Tensor:
     """Of the sizes of x, and in its order of heads and tokens."""
     if x.shape[1] > 1 and x.stride(1) < x.stride(2):
-        return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
-    return x.new_empty(x.shape)
+        return _empty(x, x.transpose(1, 2).shape).transpose(1, 2)
+    return _empty(x, x.shape)
 
 
 def run(
@@ -92,10 +104,10 @@ def run(
     """(out, lse, weights), the last two None unless asked for, without a graph."""
     rows = (q.shape[0], q.shape[1], q.shape[2])
     out = _empty_out(q, v)
-    lse = q.new_empty(rows, dtype=torch.float32) if return_lse else None
+    lse = _empty(q, rows, torch.float32) if return_lse else None
     weights = None
     if return_weights:
-        weights = q.new_empty((*rows, k.shape[2]), dtype=torch.float32)
+        weights = _empty(q, (*rows, k.shape[2]), torch.float32)
     _attention_into(
         raw(q),
         raw(k),

@@ -500,3 +500,10 @@ def test_second_derivatives_are_refused():
     (d_q,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError):
         d_q.sum().backward()
+
+
+def test_a_result_beyond_memory_is_a_memory_error():
+    q = torch.zeros(1, 1, 1, 8).expand(1, 1 << 20, 1 << 20, 8)
+    k = torch.zeros(1, 1, 1, 8)
+    with pytest.raises(MemoryError, match="there is not enough memory for this call"):
+        lt.attention(q, k, k)
