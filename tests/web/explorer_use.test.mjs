@@ -223,7 +223,9 @@ test('trained tables show at their sizes, and the page says where they do not', 
   await page.keyboard.press('ArrowRight');
   await settle(page);
   assert.match(await note.innerText(), /^Not trained/);
-  await note.getByRole('button').click();
+  // By keyboard: a pointer over a chart would add its tip.
+  await note.getByRole('button').focus();
+  await page.keyboard.press('Enter');
   await settle(page);
   assert.equal(await drawing(page), shown);
   await page.locator('#play [name="trained"]').uncheck();

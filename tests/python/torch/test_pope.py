@@ -17,7 +17,7 @@ HEADS, KV_HEADS, DIM, VALUE_DIM, BASE = 4, 2, 12, 10, 100.0
 
 def module():
     """The class of the page, with phases that are not zero."""
-    section = PAGE.read_text(encoding="utf-8").split("### PoPE by a rotation")[1]
+    section = PAGE.read_text(encoding="utf-8").split("### PoPE as a rotation")[1]
     block = re.search(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     names = {}
     exec(compile(block[1], PAGE.name, "exec"), names)
