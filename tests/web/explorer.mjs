@@ -24,9 +24,25 @@ export async function openExplorer(t, hash = '', options = {}) {
   return opened;
 }
 
+/** Goes to a part of the page by its address, and waits until it is drawn. */
+export async function goTo(page, hash) {
+  await page.evaluate(
+    (to) =>
+      new Promise((heard) => {
+        // The page hears of it first, as it listened first.
+        addEventListener('hashchange', heard, { once: true });
+        const before = location.href;
+        location.hash = to;
+        if (location.href === before) heard();
+      }),
+    hash,
+  );
+  await settle(page);
+}
+
 /** Waits until nothing is being computed, and what was is drawn. */
 export async function settle(page) {
-  // A new address is heard of in a task of its own.
+  // A link's address is heard of in a task of its own.
   await page.evaluate(() => new Promise((ready) => setTimeout(ready, 0)));
   await page.waitForFunction(() =>
     [...document.querySelectorAll('[data-busy]')].every((one) => one.dataset.busy === '0'),

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { useBrowser } from './browser.mjs';
-import { openExplorer, page_address, settle, tool } from './explorer.mjs';
+import { goTo, openExplorer, page_address, settle, tool } from './explorer.mjs';
 
 useBrowser();
 const list = tool('list').encodings;
@@ -51,13 +51,7 @@ test('every control of every encoding moves its figures', async (t) => {
       const beside = Object.entries(BESIDE[`${name}.${option}`] ?? {}).map(
         ([key, value]) => `&a.${key}=${value}`,
       );
-      await page.evaluate(
-        (hash) => {
-          location.hash = hash;
-        },
-        `#play?a=${name}&length=48&dim=16&heads=4${beside.join('')}`,
-      );
-      await settle(page);
+      await goTo(page, `#play?a=${name}&length=48&dim=16&heads=4${beside.join('')}`);
       const before = await drawing(page);
       await page.evaluate((control) => {
         const input = document.querySelector(`#play [data-side="a"] [name="${control}"]`);
@@ -79,10 +73,7 @@ test('every control of every encoding moves its figures', async (t) => {
   }
   assert.ok(moved > 20, `${moved} controls`);
   for (const control of ['length', 'dim', 'heads', 'seed', 'head', 'm', 'weights', 'causal']) {
-    await page.evaluate(() => {
-      location.hash = '#play?a=xpos&heads=4&dim=16&length=48&content=random';
-    });
-    await settle(page);
+    await goTo(page, '#play?a=xpos&heads=4&dim=16&length=48&content=random');
     const before = await drawing(page);
     await page.evaluate((name) => {
       const input = document.querySelector(`#play [name="${name}"]`);
@@ -391,10 +382,7 @@ for (const colorScheme of ['light', 'dark'])
       '#play?a=rope&b=shaw',
       '#model?a=Llama 3.1 8B&b=LLaMA 7B',
     ]) {
-      await page.evaluate((to) => {
-        location.hash = to;
-      }, hash);
-      await settle(page);
+      await goTo(page, hash);
       const found = await page.evaluate(async () =>
         (await window.axe.run()).violations
           .filter(({ impact }) => ['serious', 'critical'].includes(impact))
@@ -417,10 +405,7 @@ for (const width of [360, 768, 1920])
       '#play?a=t5&b=alibi',
       '#model',
     ]) {
-      await page.evaluate((to) => {
-        location.hash = to;
-      }, hash);
-      await settle(page);
+      await goTo(page, hash);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(wide <= 0, `${hash}: ${wide} px too wide`);
     }

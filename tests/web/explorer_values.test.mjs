@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { test } from 'node:test';
 import { useBrowser } from './browser.mjs';
-import { agrees, openExplorer, page_text, savedRows, settle, tool } from './explorer.mjs';
+import { agrees, goTo, openExplorer, page_text, savedRows, settle, tool } from './explorer.mjs';
 
 useBrowser();
 
@@ -129,10 +129,7 @@ test('every encoding opens, and its saved numbers are those of the tool', async 
   const { page, errors } = await openExplorer(t, '#play?a=none');
   const shown = tool('show', ...list.map(({ name }) => name), ...PLAY_SIZES).encodings;
   for (const [index, { name }] of list.entries()) {
-    await page.evaluate((hash) => {
-      location.hash = hash;
-    }, `#play?a=${name}&trained=0`);
-    await settle(page);
+    await goTo(page, `#play?a=${name}&trained=0`);
     assert.equal(await page.locator('.problem:visible').count(), 0, name);
     const [panel] = shown[index].panels;
     const rows = await savedRows(page, page.locator('[data-figure="panel"]').first());
