@@ -104,7 +104,7 @@ AttentionResult KvCache::Decode(const Tensor& q, const Terms& terms,
   // Without queries and tokens, terms are not used, and their rows need not
   // match any position.
   const bool nothing = q.size(2) == 0 && size() == 0;
-  const Terms scale_alone{.scale = terms.scale};
+  const Terms scale_alone{.scale = {.scale = terms.scale.scale}};
   if (nothing) call.options.table_queries = {};
   const kernels::Plan plan(
       q, call.k, call.v, nothing ? scale_alone : terms, call.options,

@@ -159,6 +159,7 @@ TEST(KvCacheTest, NothingOverNothing) {
   terms.extra_dot = ExtraDot{.q_rows = RandomTensor({1, 3, 4}, 2),
                              .k_rows = RandomTensor({1, 3, 4}, 3),
                              .first_position = -1000};
+  terms.scale = {.rows = RandomTensor({1, 3}, 4), .first_position = 1000};
   const KvCache cache(Config());
   const Tensor out = cache.Decode(none.To(DType::kF32), terms).out;
   EXPECT_EQ(out.shape(), (std::vector<int64_t>{1, kQueryHeads, 0, kHeadDim}));
