@@ -47,7 +47,11 @@ system() {
 inside() {
   where=$work/$1
   shift
-  chroot "$where" env -i PATH=/venv/bin:/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"
+  # With /proc, without which the loader does not know where a program lies.
+  # shellcheck disable=SC2016  # the inner shell expands them
+  unshare --mount --pid --fork sh -c '
+    mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$where" \
+    env -i PATH=/venv/bin:/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"
 }
 # lacks NAME COMMAND OR FILE...: the place is as bare as it is said to be.
 lacks() {
