@@ -272,7 +272,13 @@ class Signals(Study):
 
     def test_page_is_there_while_it_runs_and_after_a_kill(self):
         def page_of(process):
-            self.page = (self.folder / "results" / "report.html").read_text()
+            # On a busy machine the first checkpoint may come before it.
+            path = self.folder / "results" / "report.html"
+            end = time.monotonic() + 120
+            while not path.exists():
+                self.assertLess(time.monotonic(), end, "no page was written")
+                time.sleep(0.05)
+            self.page = path.read_text()
             os.killpg(process.pid, signal.SIGKILL)
 
         code, _, err = self.stopped(page_of)
