@@ -17,6 +17,8 @@ decltype(auto) Reading(const std::string& path, Read read) {
   } catch (const Json::exception& error) {
     throw Error(fmt::format("{} is not a file of trained parameters: {}", path,
                             error.what()));
+  } catch (const std::ios_base::failure&) {  // a folder, for example
+    throw Error(fmt::format("cannot read {}", path));
   }
 }
 

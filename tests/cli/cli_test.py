@@ -283,6 +283,10 @@ class Show(unittest.TestCase):
                 run("show", "t5", "--trained", f"{path}.gone"),
                 (2, "", f"locus: cannot open {path}.gone\n"),
             )
+            self.assertEqual(
+                run("show", "t5", "--trained", folder),
+                (2, "", f"locus: cannot read {folder}\n"),
+            )
 
     def test_numbers_are_those_of_the_formulas(self):
         alibi = json.loads(good("show", "alibi", "--json", "--heads", "2"))["panels"][0]
